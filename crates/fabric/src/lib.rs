@@ -1,4 +1,5 @@
-//! NICs over a network: an agent carries out programs that streams fire.
+//! NICs over a network: an agent carries out NIC programs that streams fire. In this crate, a *program* is always a NIC
+//! program.
 //!
 //! # Model
 //!

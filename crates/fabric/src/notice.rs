@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! The origin makes a notice, and the target's agent carries it out. Only the agent touches the target's words. So an add by
-//! a notice is atomic with everything that the target does to them.
+//! The origin makes a notice, and the target's agent carries it out. Only the agent touches the target's words. So an
+//! add by a notice is atomic with everything that the target does to them.
 //!
 //! | bits | meaning |
 //! |---|---|
@@ -15,9 +15,9 @@
 //! | 19 to 42 | the number of the registration that contains the word |
 //! | 0 to 18 | the place of the word in it, in words of 8 bytes |
 //!
-//! An endpoint gives each number of a registration only once. So a notice that arrives after its window is gone names nothing.
-//! The numbers of quanta show what is missing: the next quantum does not replace one that was lost, or that it has overtaken.
-//! An origin is at most two quanta ahead of what its target has heard, since it needs exposures.
+//! An endpoint gives each number of a registration only once. So a notice that arrives after its window is gone names
+//! nothing. The numbers of quanta show what is missing: the next quantum does not replace one that was lost, or that it
+//! has overtaken. An origin is at most two quanta ahead of what its target has heard, since it needs exposures.
 
 use tidegate_hal::nic::NicError;
 

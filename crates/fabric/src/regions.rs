@@ -226,8 +226,8 @@ impl Region {
         };
         let at = self.base + index * *step;
         let heard = &mut words[index];
-        // SAFETY: the index is one of the words for which `add` found room, aligned, in registered memory, which is kept
-        // as long as this; `Nic::register`'s caller declared it to be one. It is only accessed atomically.
+        // SAFETY: the index is one of the words for which `add` found room, aligned, in registered memory, which is
+        // kept as long as this; `Nic::register`'s caller declared it to be one. It is only accessed atomically.
         (unsafe { &*std::ptr::with_exposed_provenance(at) }, heard)
     }
 }

@@ -79,8 +79,8 @@ pub(crate) struct Agent<W: Wire> {
     /// How often the listener has turned the engine.
     pub(super) rounds: AtomicU64,
     pub(crate) stop: AtomicBool,
-    /// Peers that have left, while the listener still carries out what they have sent. `has_partings` says whether there are
-    /// any.
+    /// Peers that have left, while the listener still carries out what they have sent. `has_partings` says whether
+    /// there are any.
     pub(super) partings: Mutex<Vec<Parting>>,
     pub(super) has_partings: AtomicBool,
     /// Registrations that peers may still use. The field is last, because the endpoints are closed by then, unless
@@ -211,8 +211,8 @@ impl<W: Wire> Agent<W> {
 
     /// Whether another thread has found the engine taken, and had work for it. To be asked after the engine was let go.
     ///
-    /// A thread that rings sets the flag, then tries to take the engine; the one that has it lets it go, then looks at the
-    /// flag. With a fence in between on both sides, one of the two sees the other.
+    /// A thread that rings sets the flag, then tries to take the engine; the one that has it lets it go, then looks at
+    /// the flag. With a fence in between on both sides, one of the two sees the other.
     pub(super) fn called(&self) -> bool {
         fence(Ordering::SeqCst);
         self.rung.load(Ordering::Relaxed)

@@ -11,8 +11,8 @@
 //! - Of a peer that has answered before, something must end within a similar limit as long as anything is in progress
 //!   towards it. A network may be cut while the control plane, which uses another path, hears that all ranks are well.
 //!
-//! Each [route](Route) to a peer is a connection of its own, and a network may cut only one of them. So an operation that
-//! ends on one way is no sign of life of another.
+//! Each [route](Route) to a peer is a connection of its own, and a network may cut only one of them. So an operation
+//! that ends on one way is no sign of life of another.
 //!
 //! The operation that ends need not be the one that is waited for: a slow network may have much to do before it. (That
 //! is why the operations of the software engine are short: see [`program`](super::program).) No wire reports the
@@ -295,7 +295,7 @@ mod tests {
         contact.answers(Route::own(2));
         assert_eq!(contact.unanswered(), None);
         pass(&mut contact);
-        // Once for each peer, whatever is sent to it afterwards.
+        // Each peer is returned once, whatever is sent to it afterwards.
         let mut said = [contact.unanswered(), contact.unanswered()].map(|one| one.unwrap().0);
         said.sort_unstable();
         assert_eq!(said, [0, 3]);
@@ -389,14 +389,14 @@ mod tests {
         assert_eq!(silent_of(contact.awaits(routes(&[0, 2]))), [1]);
         contact.is_through(Route { peer: 1, rail: 2 });
         assert_eq!(silent_of(contact.awaits(routes(&[0, 2]))), NOBODY);
-        // When the peer has left, all routes have.
+        // When the peer has left, the operations on all routes get their full time again.
         lasts(&mut contact, SECOND);
         contact.begins_anew(1);
         assert_eq!(silent_of(contact.awaits(routes(&[0, 2]))), NOBODY);
     }
 
     #[test]
-    fn who_says_nothing_at_all_to_what_is_under_way_has_failed() {
+    fn a_peer_towards_which_no_operation_ends_has_failed() {
         let mut contact = Contact::new(LIMIT);
         contact.answers(Route::own(1));
         contact.answers(Route::own(2));

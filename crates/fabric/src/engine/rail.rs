@@ -183,7 +183,8 @@ impl<W: Wire> Rail<W> {
         }
     }
 
-    /// Does the waiting work, if no other thread does. The engine calls it, which holds the queues of all jobs.
+    /// Does the work that waits, unless another thread is doing it. Only the engine calls this, because it holds the
+    /// queues of all jobs.
     pub(super) fn help(&self) {
         let idle = self.asleep.load(Ordering::Relaxed) && self.handed.load(Ordering::Relaxed) > 0;
         if (idle || self.waiting.load(Ordering::Relaxed) > 0)

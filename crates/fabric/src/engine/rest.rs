@@ -156,7 +156,8 @@ mod tests {
             time = sits(looks(time, 2), false).unwrap();
         }
         assert_eq!(time, SIT.1);
-        // A tenth of the time; only looks, while they have something in progress; as often as possible.
+        // The cases: streams turn the engine for a tenth of the time; they do little else; they do little else, but
+        // this rank has something in progress; they turn it as often as possible; they do not turn it.
         assert_eq!(sits(looks(time / 10, 2), false), Some(SIT.0));
         assert_eq!(sits(looks(SIT.0, 2), false), Some(2 * SIT.0));
         assert_eq!(sits(looks(2 * SIT.0, 2), true), Some(SIT.0));
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_sit_down_again_for_who_has_called() {
+    fn it_does_not_sit_down_again_for_a_stream_that_has_called() {
         let mut seat = Seat::new();
         assert!(seat.sits(1, false).is_some());
         // The stream looks some more, calls, and sleeps.

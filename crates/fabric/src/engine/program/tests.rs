@@ -1,4 +1,4 @@
-//! How transfers are cut, and what is gathered for their pieces.
+//! Tests of how transfers are cut into pieces, and of the elements that are gathered for them.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,11 @@ use super::*;
 use crate::engine::gather::{LENT, Pool, Source};
 use crate::wire::memory::{Faults, MemoryWire, Net};
 
-/// Elements of 8 bytes here, which say where they are; and how far those of odd firings lie behind.
+/// The number of elements at this end. Each has 8 bytes, and its value is its index. The elements of odd firings lie
+/// behind those of even ones.
 const HERE: usize = 20_000;
 const FLIP: usize = 8 * HERE;
-/// Bytes that can be written there.
+/// The bytes of the peer's memory.
 const THERE: usize = 1 << 20;
 
 struct Pair {
@@ -29,7 +30,7 @@ impl Pair {
         let mut there = vec![0u64; THERE / 8];
         let mut wire = Net::new(1, Faults::default()).wire(0);
         let base = there.as_mut_ptr().cast();
-        // SAFETY: nobody accesses it by the wire.
+        // SAFETY: nothing accesses the memory by the wire.
         let (key, registered) = unsafe { wire.register(base, THERE, Arc::new(())) }.unwrap();
         let remote = wire.import(0, &key, THERE).unwrap();
         let mut here: Vec<_> = (0..2 * HERE as u64).collect();
@@ -76,7 +77,7 @@ impl Pair {
             pieces: Vec::new(),
             rows: Vec::new(),
         };
-        // SAFETY: nothing of it is fired.
+        // SAFETY: the program is never fired.
         unsafe { cut.transfer(transfer) }.unwrap();
         let Cut { pieces, rows, .. } = cut;
         Prepared(Arc::new(Script::<MemoryWire> {
@@ -101,7 +102,7 @@ fn strided(loops: &[(u32, i32)]) -> Shape {
     Shape::Strided { dims, rank }
 }
 
-/// Where each element comes from: what it says, in order of the loops.
+/// The values of the elements that these loops choose, in their order.
 fn elements(loops: &[(u32, i32)]) -> Vec<u64> {
     loops.iter().fold(vec![0], |inner, (count, stride)| {
         let turns = (0..i64::from(*count)).map(|turn| turn * i64::from(*stride));
@@ -115,23 +116,23 @@ fn of(program: &Prepared) -> &Script<MemoryWire> {
     script(program)
 }
 
-/// For a firing that has something under way.
+/// The source of a piece, for a firing that has something in progress.
 fn source(pool: &mut Pool, program: &Prepared, number: usize, odd: bool) -> Option<Source> {
     // SAFETY: all elements lie in the memory here.
     unsafe { pool.source::<MemoryWire>(program, number, odd, false) }
 }
 
-/// What an operation would read of a piece.
+/// The elements that the operation of a piece would read.
 fn bytes_of(program: &Prepared, number: usize, odd: bool) -> Vec<u64> {
     let source = source(&mut Pool::new(), program, number, odd).unwrap();
     let words = source.address.cast::<u64>();
-    // SAFETY: so many bytes are there, until the source is dropped.
+    // SAFETY: the source has so many bytes until it is dropped.
     (0..of(program).pieces[number].bytes / 8)
         .map(|at| unsafe { words.add(at).read_unaligned() })
         .collect()
 }
 
-/// The faces of a block, its edges and corners, and worse.
+/// The faces of a block, its edges and corners, and stranger shapes.
 const SHAPES: [&[(u32, i32)]; 8] = [
     &[(30, 1), (20, 30)],
     &[(30, 1), (20, 900)],
@@ -222,8 +223,8 @@ fn stretches_that_are_long_or_apart_there_are_operations_of_their_own() {
     }
 }
 
-/// Two transfers of one program are two pieces, also where one ends there at which the other begins: each has a flip and
-/// a stage of its own.
+/// Two transfers of one program are two pieces, even if one ends where the other begins: each has a flip and a stage of
+/// its own.
 #[test]
 fn transfers_are_pieces_of_their_own() {
     let pair = Pair::new();
@@ -237,7 +238,7 @@ fn transfers_are_pieces_of_their_own() {
         rows: Vec::new(),
     };
     for transfer in [&first, &next] {
-        // SAFETY: nothing of it is fired.
+        // SAFETY: the program is never fired.
         unsafe { cut.transfer(transfer) }.unwrap();
     }
     let pieces: Vec<_> = cut
@@ -251,7 +252,7 @@ fn transfers_are_pieces_of_their_own() {
 #[test]
 fn a_program_says_how_far_it_asks() {
     let pair = Pair::new();
-    // Far apart there, so that each is a piece.
+    // The elements are far apart at the peer, so each is a piece.
     let apart = || strided(&[(9, 500)]);
     let put = pair.transfer(Direction::Put, 9, Shape::Linear, apart());
     let get = pair.transfer(Direction::Get, 9, Shape::Linear, apart());
@@ -262,14 +263,14 @@ fn a_program_says_how_far_it_asks() {
     assert_eq!((counted(&put), counted(&get)), ((9, 0), (9, 9)));
 }
 
-/// What a get has brought goes where its shape says, and nothing else is touched; of one that has failed nothing does.
+/// The data of a get goes where its shape says, and nothing else is touched. A get that has failed touches nothing.
 #[test]
-fn what_has_come_is_scattered() {
+fn the_data_of_a_get_is_scattered() {
     for loops in SHAPES {
         let pair = Pair::new();
         let elements = elements(loops);
         if elements.iter().collect::<HashSet<_>>().len() < elements.len() {
-            // A place that is written twice has no one value.
+            // The value of a place that is written twice is not defined.
             continue;
         }
         let transfer = pair.transfer(
@@ -281,7 +282,7 @@ fn what_has_come_is_scattered() {
         let program = pair.prepared(&transfer, THERE, PIECE);
         assert_eq!(of(&program).pieces.len(), 1);
         if of(&program).rows.is_empty() {
-            // It comes where it goes.
+            // The operation writes to its destination directly.
             continue;
         }
         let mut expected = pair.here.clone();
@@ -290,7 +291,7 @@ fn what_has_come_is_scattered() {
             let words = source.address.cast::<u64>();
             for (at, element) in elements.iter().enumerate() {
                 let value = 1_000_000 + at as u64;
-                // SAFETY: so many elements come; where they come to is lent.
+                // SAFETY: the lent buffer has room for so many elements.
                 unsafe { words.add(at).write_unaligned(value) };
                 if !failed {
                     expected[*element as usize + if odd { HERE } else { 0 }] = value;
@@ -305,10 +306,10 @@ fn what_has_come_is_scattered() {
     }
 }
 
-/// A put of so many bytes, from every other element.
+/// A put of so many bytes, which must be gathered.
 fn put_of(pair: &Pair, bytes: usize) -> Prepared {
     let count = bytes / 8;
-    // The rows overlap, so that it is as long as it is asked to be.
+    // The rows overlap, so that the source is long enough for any size.
     let here = strided(&[(16, 2), (count as u32 / 16, 1)]);
     let transfer = pair.transfer(Direction::Put, count, here, Shape::Linear);
     pair.prepared(&transfer, THERE, PIECE)
@@ -316,7 +317,7 @@ fn put_of(pair: &Pair, bytes: usize) -> Prepared {
 
 #[test]
 #[cfg_attr(miri, ignore = "it counts, and copies much")]
-fn what_is_lent_is_bounded() {
+fn the_bytes_of_lent_buffers_are_bounded() {
     let pair = Pair::new();
     let program = put_of(&pair, PIECE);
     let (mut pool, mut lent) = (Pool::new(), Vec::new());
@@ -328,7 +329,7 @@ fn what_is_lent_is_bounded() {
         }
     }
     assert_eq!(lent.len() * PIECE, LENT);
-    // Who has nothing under way waits for nobody.
+    // A firing that has nothing in progress gets a buffer all the same.
     // SAFETY: all elements lie in the memory here.
     let first = unsafe { pool.source::<MemoryWire>(&program, 0, false, true) };
     assert!(first.is_some());
@@ -338,7 +339,7 @@ fn what_is_lent_is_bounded() {
 
 #[test]
 #[cfg_attr(miri, ignore = "it counts, and copies much")]
-fn a_turn_copies_so_much_and_no_more() {
+fn a_turn_copies_a_bounded_amount() {
     let pair = Pair::new();
     let program = put_of(&pair, PIECE);
     let mut pool = Pool::new();
@@ -353,7 +354,7 @@ fn a_turn_copies_so_much_and_no_more() {
     }
 }
 
-/// Epochs that are repeated allocate nothing, whatever sizes their pieces have, in whatever order.
+/// Repeated epochs allocate nothing, whatever the sizes and the order of their pieces.
 #[test]
 #[cfg_attr(miri, ignore = "it counts, and copies much")]
 fn buffers_are_used_again() {
@@ -382,7 +383,7 @@ fn buffers_are_used_again() {
     }
 }
 
-/// So many long puts and a short one, cut for as many rails.
+/// `puts` long puts and a short one, cut for `rails` rails.
 fn cut(puts: usize, bytes: usize, rails: usize) -> Vec<ScriptPiece<MemoryWire>> {
     let pair = Pair::new();
     let remote = resolve::<MemoryWire>(&RemotePtr {
@@ -413,13 +414,13 @@ fn cut(puts: usize, bytes: usize, rails: usize) -> Vec<ScriptPiece<MemoryWire>> 
 }
 
 #[test]
-fn stripes_are_all_of_a_piece_and_none_is_empty() {
+fn stripes_cover_their_piece_and_none_is_empty() {
     for bytes in [LONG + 1, LONG + 4096, 240_000, 1 << 20, (16 << 20) - 1] {
         for rails in 1..=MOST_RAILS {
             let cut = cut(3, bytes, rails);
             assert_eq!(cut.len(), 3 * rails + 1);
             for (stage, stripes) in cut.chunks(rails).take(3).enumerate() {
-                // The engine's own is the last to be posted, and begins where the piece does.
+                // The engine's own stripe is posted last. It is the beginning of the piece.
                 let mut end = stage * bytes;
                 for (rail, stripe) in stripes.iter().rev().enumerate() {
                     assert_eq!((stripe.rail, stripe.stage as usize), (rail, stage));

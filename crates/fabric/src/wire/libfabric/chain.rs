@@ -2,10 +2,10 @@
 //!
 //! # Model
 //!
-//! A chain has a *trigger counter* T, which a strike increments, and a ring of K *gate counters* G. Firing n (from 0)
-//! uses gate n mod K, and hands on to gate n+1 mod K. A deferred work waits for *one* counter only. A signal must wait
-//! for three things: its own ring, its own data, and the signal before it. So one gate counts all three. While a firing
-//! is in progress, its gate serves that firing alone:
+//! A chain has a *trigger counter* T, which a strike increments, and K *gate counters* G, in short *gates*, which
+//! firings use by turns. Firing n (from 0) uses gate n mod K, and hands on to gate n+1 mod K. A deferred work waits for
+//! *one* counter only. A signal must wait for three things: its own ring of the doorbell, its own data, and the signal
+//! before it. So one gate counts all three. While a firing is in progress, its gate serves that firing alone:
 //!
 //! | work | begins when | counts at |
 //! |---|---|---|
@@ -40,7 +40,8 @@
 //! *Through.* G\[n+1\] counts the signal of firing n, and also the pieces of firing n+1, in any order. If firing n+1
 //! has not been rung for, a count means the signal. If it has, the signal is proved when the gate has counted
 //! everything that is *queued* for it by now. (The rest may be waiting for works that firing n holds.) In between, the
-//! chain is asked again: every count comes without the others, unless an operation fails.
+//! engine asks the chain again. Each work counts without waiting for the others, so the count gets there unless an
+//! operation fails.
 //!
 //! *Memory.* Each work keeps what it names until a counter has proved it complete ([`WorkQueue`]).
 //!

@@ -1,9 +1,9 @@
-//! The counters of a chain, by their role: gates, and the place where streams strike.
+//! The counters of a chain, by their role: gate counters (in short: gates), and the counter that streams strike.
 //!
 //! # Model
 //!
-//! A [`Gate`] is a counter that some works of a [chain](super::chain) count at, and that others wait for. The chain
-//! says how far the gate is to come, and the gate says how far it is.
+//! A [`Gate`] is a counter. Some works of a [chain](super::chain) count at it, and others wait for it. The chain knows
+//! how far the gate must come, and the gate knows how far it has come.
 //!
 //! *Write-back.* If hardware can write a counter to memory (cxi), each signal asks for that at the gate where it
 //! counts. A look at that memory then replaces most reads of the counter. It is only a hint: the counter is the proof.

@@ -49,7 +49,8 @@ pub(super) fn signals(ends: &Ends<'_>) -> Result<Signals, OpenError> {
 }
 
 impl Ends<'_> {
-    /// Signals to itself, once. The counters go when the work is complete; if it never is, it is leaked with all that it needs.
+    /// Signals to itself, once. The counters go when the work is complete; if it never is, it is leaked with all that
+    /// it needs.
     fn try_form(&self, form: Signals) -> Result<(), String> {
         let text = |error: FabricError| error.to_string();
         if form == Signals::Add && !self.counts {
