@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | `RANK` | this rank, from 0 | |
 //! | `WORLD_SIZE` | the number of ranks | |
-//! | `MASTER_ADDR`, `MASTER_PORT` | the address at which rank 0 listens, and no other | |
+//! | `MASTER_ADDR`, `MASTER_PORT` | the only address at which rank 0 listens | |
 //! | `TIDEGATE_SECRET` | a secret of at least 16 bytes, which proves membership | |
 //! | `TIDEGATE_JOB_ID` | distinguishes jobs that use the same secret | empty |
 //! | `TIDEGATE_NODE` | the name of this node, instead of the one that the host gives. Ranks with the same name must be able to pass descriptors to each other; other ranks do not try | |

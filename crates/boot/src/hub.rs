@@ -449,7 +449,7 @@ impl Hub {
     }
 
     fn ended(&mut self, rank: usize, reason: &str) {
-        // Before `Join` no rank counts on it, and it may try again.
+        // Until a rank has sent `Join`, no other rank relies on it, and it may try again.
         if self.phase == HubPhase::Gathering && self.joined[rank].is_none() {
             self.links[rank] = None;
         } else {

@@ -188,7 +188,7 @@ pub(crate) struct Link<S> {
     /// How many bytes are queued in all.
     waiting: usize,
     out_limit: usize,
-    /// Why nothing more comes or goes, once that is known. Earlier messages still count.
+    /// Why the connection has ended, once that is known. Messages that came before still count.
     end: Option<String>,
     /// Whether anything arrived since this was last cleared.
     pub(crate) heard: bool,
@@ -229,14 +229,14 @@ impl<S: Read + AsFd> Link<S> {
         Ok(())
     }
 
-    /// Notes that nothing more comes or goes.
+    /// Notes that the connection has ended.
     pub(crate) fn break_off(&mut self, reason: String) {
         self.end.get_or_insert(reason);
         self.out.clear();
         (self.sent, self.waiting) = (0, 0);
     }
 
-    /// Why nothing more comes or goes, if that is so.
+    /// Why the connection has ended, if it has.
     pub(crate) fn end(&self) -> Option<&str> {
         self.end.as_deref()
     }

@@ -159,7 +159,7 @@ impl Node {
             }
             // There is no other rank here that needs the descriptors.
             NodeRole::Alone => self.to_hub.push(contribution),
-            // The clock of the broken passage runs, and ends the exchange if the hub does not.
+            // If the hub does not end the exchange in time, the time limit of the broken passage does.
             NodeRole::Broken(_) | NodeRole::Outside | NodeRole::Visiting(_) => {
                 self.held.push(contribution)
             }
@@ -364,7 +364,7 @@ impl Node {
                     self.to_hub.push(Message::Ready);
                 }
                 Err(error) => match visit.again(&error) {
-                    // The result of this visit is for the next call.
+                    // The new visit goes on at the next call.
                     Some(again) => *visit = again,
                     None => {
                         self.role = NodeRole::Broken(Instant::now());

@@ -2,20 +2,20 @@
 //!
 //! # Model
 //!
-//! Each rank numbers its exchanges from 0, in the order of its calls. A round has one slot for each rank. The owner of
+//! Each rank numbers its exchanges from 0, in the order of its calls. A round has one entry for each rank. The owner of
 //! a [`Rounds`] feeds it contributions and ends in one order, and its verdicts depend only on that order. So ranks that
 //! see the same order, which the hub makes, come to the same verdict without asking each other.
 //!
 //! # Failure
 //!
-//! A round fails when two labels differ, or when a rank ends that has not contributed. Both are final, because a slot
+//! A round fails when two labels differ, or when a rank ends that has not contributed. Both are final, because an entry
 //! is filled once, and no rank comes back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tidegate_hal::control::ControlError;
 
-/// One filled slot of a round.
+/// One filled entry of a round.
 #[derive(Debug)]
 pub(crate) struct Contribution<P> {
     label: Arc<str>,
@@ -27,13 +27,13 @@ pub(crate) struct Contribution<P> {
 pub(crate) enum Verdict<'a, P> {
     /// Some ranks have not contributed.
     Pending,
-    /// All ranks have contributed. The slots are in the order of ranks.
+    /// All ranks have contributed. The entries are in the order of ranks.
     Complete(Vec<&'a Contribution<P>>),
     /// The round can never complete.
     Failed(ControlError),
 }
 
-/// A contribution that no correct peer sends: to a slot that is filled, to a round that no rank can have reached, or
+/// A contribution that no correct peer sends: to an entry that is filled, to a round that no rank can have reached, or
 /// after the rank's end.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("contribution of rank {rank} to round {round} is out of order")]
@@ -53,8 +53,8 @@ struct Ended {
 /// A round that is not forgotten yet.
 #[derive(Debug)]
 struct Open<P> {
-    slots: Vec<Option<Contribution<P>>>,
-    /// How many slots are filled.
+    entries: Vec<Option<Contribution<P>>>,
+    /// How many entries are filled.
     come: usize,
     /// Whether all labels are the same.
     alike: bool,
@@ -80,7 +80,7 @@ impl<P> Rounds<P> {
         }
     }
 
-    /// Fills the slot of `rank` in `round`.
+    /// Fills the entry of `rank` in `round`.
     ///
     /// A rank can be at most one round ahead of another, since it needs all contributions to finish a round. So at most
     /// two rounds are open, and all others are refused. This bounds the memory.
@@ -101,19 +101,19 @@ impl<P> Rounds<P> {
         let index = index as usize;
         while self.open.len() <= index {
             self.open.push_back(Open {
-                slots: (0..self.size).map(|_| None).collect(),
+                entries: (0..self.size).map(|_| None).collect(),
                 come: 0,
                 alike: true,
             });
         }
         let open = &mut self.open[index];
-        if open.slots[rank].is_some() {
+        if open.entries[rank].is_some() {
             return Err(refused);
         }
-        let other = open.slots.iter().flatten().next();
+        let other = open.entries.iter().flatten().next();
         open.alike &= other.is_none_or(|other| other.label == label);
         open.come += 1;
-        open.slots[rank] = Some(Contribution { label, payload });
+        open.entries[rank] = Some(Contribution { label, payload });
         Ok(())
     }
 
@@ -148,24 +148,24 @@ impl<P> Rounds<P> {
 
     /// The verdict for a rank that calls `label` in `round`.
     pub(crate) fn verdict(&self, label: &str, round: u64) -> Verdict<'_, P> {
-        let slots = round
+        let entries = round
             .checked_sub(self.first)
             .and_then(|index| self.open.get(usize::try_from(index).ok()?))
-            .map(|open| &open.slots);
-        let present: Vec<_> = slots.into_iter().flatten().flatten().collect();
-        let slot = |rank: usize| slots.and_then(|slots| slots[rank].as_ref());
-        let differs = |rank: &usize| slot(*rank).is_some_and(|c| *c.label != *label);
+            .map(|open| &open.entries);
+        let present: Vec<_> = entries.into_iter().flatten().flatten().collect();
+        let entry = |rank: usize| entries.and_then(|entries| entries[rank].as_ref());
+        let differs = |rank: &usize| entry(*rank).is_some_and(|c| *c.label != *label);
         if let Some(rank) = (0..self.size).find(differs) {
             return Verdict::Failed(ControlError::Mismatch {
                 rank,
                 mine: label.to_owned(),
-                theirs: slot(rank).map(|c| c.label.to_string()).unwrap_or_default(),
+                theirs: entry(rank).map(|c| c.label.to_string()).unwrap_or_default(),
             });
         }
         if present.len() == self.size {
             return Verdict::Complete(present);
         }
-        match self.ended.iter().find(|ended| slot(ended.rank).is_none()) {
+        match self.ended.iter().find(|ended| entry(ended.rank).is_none()) {
             Some(ended) => Verdict::Failed(ControlError::PeerLost {
                 rank: ended.blamed,
                 label: label.to_owned(),

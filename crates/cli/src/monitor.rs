@@ -71,8 +71,7 @@ struct Monitor {
     next_step: Option<(Instant, Signal)>,
     asked_to_end: bool,
     watch: StoppedRanks,
-    /// When the launcher wanted the job to end, if not only the ranks decide that, and how long output may be unread
-    /// after that.
+    /// If something other than the ranks ends the job: since when, and for how long output may be unread after that.
     hurry: Option<(Instant, Duration)>,
 }
 
@@ -353,8 +352,8 @@ impl Monitor {
         }
     }
 
-    /// When unread output is given up, if nobody has read it since `stuck_since`. Never, as long as only the ranks
-    /// decide when the job ends, or as somebody reads.
+    /// When unread output is given up, if nobody has read any since `stuck_since`. `None`: never, because somebody
+    /// reads, or because only the ranks decide when the job ends.
     fn give_up_at(&self, stuck_since: Option<Instant>) -> Option<Instant> {
         let (since, patience) = self.hurry?;
         since.max(stuck_since?).checked_add(patience)

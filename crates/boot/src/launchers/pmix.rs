@@ -135,9 +135,9 @@ impl Store for Pmix {
             if !error.is_partial() || Instant::now() >= self.deadline {
                 return Err(error.into());
             }
-            // The server counts a process as gone that closes a connection. MPI may just be closing its own there, and
-            // comes back by another connection. But that one enters another fence than this one, which has ended
-            // without it.
+            // If a process closes a connection, the server counts it as gone. In some other rank, MPI may just have
+            // closed its own connection. That rank enters the next fence by another one, so this rank must enter it,
+            // too.
             std::thread::sleep(AGAIN);
         }
         Ok(())

@@ -40,9 +40,9 @@ use crate::world::control as control_of;
 /// use tidegate::mpi::mpi;
 /// use tidegate::mpi::windows::{self, Options};
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Multiple).expect("nobody has initialised MPI before");
-/// let world: World = windows::world(&universe.world(), &Options::new())?;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> { let (universe, _) =
+/// mpi::initialize_with_threading(mpi::Threading::Multiple).expect("nobody has initialised MPI before"); let world:
+/// World = windows::world(&universe.world(), &Options::new())?;
 /// # Ok(()) }
 /// ```
 pub fn world<C: Communicator>(comm: &C, options: &Options) -> Result<World<Host>, JoinError> {
@@ -70,11 +70,10 @@ pub fn world<C: Communicator>(comm: &C, options: &Options) -> Result<World<Host>
 /// use tidegate::mpi::{mpi, world::control};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Multiple).expect("nobody has initialised MPI before");
-/// let comm = universe.world();
-/// let (control, device) = windows::join(&comm, Arc::new(control(&comm)?), &Options::new())?;
-/// // SAFETY: the control plane carries what it is given, and no other world is made of it.
-/// let world: World = unsafe { World::from_control(control, device) }?;
+/// # let (universe, _) = mpi::initialize_with_threading(mpi::Threading::Multiple).expect("nobody has initialised MPI
+/// before"); let comm = universe.world(); let (control, device) = windows::join(&comm, Arc::new(control(&comm)?),
+/// &Options::new())?; // SAFETY: the control plane carries what it is given, and no other world is made of it. let
+/// world: World = unsafe { World::from_control(control, device) }?;
 /// # Ok(()) }
 /// ```
 pub fn join(

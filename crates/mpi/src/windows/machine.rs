@@ -26,7 +26,7 @@ const MOST: usize = 1 << 30;
 const ADDS: u64 = 0;
 const POISONS: u64 = 1;
 const LAST: u64 = 2;
-/// The number of words, from this bit on.
+/// The bit of a header at which the number of words begins; the kind is below it.
 const WORDS: u32 = 8;
 
 /// This rank's state for calls of MPI.

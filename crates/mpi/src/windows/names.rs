@@ -9,8 +9,8 @@ use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
 const GRANULE: usize = 1 << 24;
-/// The size of the reserved range: the largest, with room for the names of a hundred buses, and the smallest that is
-/// enough (if address space is limited).
+/// The sizes of the reserved range, from the smallest that is enough to the largest, which has room for the names of a
+/// hundred buses. If address space is limited, smaller sizes are tried.
 const RESERVED: Range<usize> = 1 << 34..1 << 40;
 
 /// A place in a window of MPI.
