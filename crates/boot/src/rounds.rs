@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_looks_when_all_have_come_or_two_differ() {
+    fn a_waiting_call_looks_when_all_have_come_or_two_differ() {
         let mut rounds = Rounds::new(3);
         rounds.contribute(2, 0, label("a"), ()).unwrap();
         rounds.contribute(0, 0, label("a"), ()).unwrap();

@@ -207,7 +207,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(message in any_message()) {
+        fn encoded_messages_are_decoded(message in any_message()) {
             let body = message.encode();
             prop_assert_eq!(decode(&body), Ok(message));
             let mut longer = body.clone();
@@ -227,7 +227,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused() {
+    fn messages_that_are_too_long_are_refused() {
         let ranks = |len| vec![0; len];
         let with = |label: usize, handles, bytes| Message::Contribution {
             rank: 0,

@@ -334,9 +334,9 @@ fn a_launcher_that_hangs_is_waited_for_no_longer_than_the_timeout() {
 }
 
 #[test]
-fn whoever_wants_no_job_is_alone() {
+fn a_process_that_wants_no_job_is_alone() {
     for mpirun in BOTH {
-        let Some(mut job) = mpirun.job("whoever_wants_no_job_is_alone", "alone", 2) else {
+        let Some(mut job) = mpirun.job("a_process_that_wants_no_job_is_alone", "alone", 2) else {
             continue;
         };
         job.env("TIDEGATE_LAUNCHER", "none");
@@ -373,9 +373,9 @@ fn a_secret_of_ones_own_needs_no_store() {
 }
 
 #[test]
-fn a_library_that_is_missing_is_named_with_what_to_do() {
+fn a_library_that_is_missing_is_named_with_advice() {
     for library in ["/nowhere/libpmix.so.2", "libc.so.6"] {
-        let test = "a_library_that_is_missing_is_named_with_what_to_do";
+        let test = "a_library_that_is_missing_is_named_with_advice";
         let Some(mut job) = Mpirun::OpenMpi.job(test, "exchange", 2) else {
             return;
         };

@@ -57,7 +57,7 @@ mod tests {
     use super::by_then;
 
     #[test]
-    fn who_had_ended_is_named_in_words() {
+    fn ranks_that_had_ended_are_named_in_words() {
         assert_eq!(by_then(&[]), "");
         let one = by_then(&[2]);
         assert!(

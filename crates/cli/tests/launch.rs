@@ -80,7 +80,7 @@ fn the_first_failure_decides() {
 
 /// If a rank ends by `process::exit(0)`, its failure is invisible; the rank that waited for it fails visibly.
 #[test]
-fn who_had_ended_before_the_first_failure_is_named() {
+fn ranks_that_had_ended_before_the_first_failure_are_named() {
     let folder = tempfile::tempdir().unwrap();
     // A process that has ended exists until the launcher has taken its status. So rank 1 fails after that.
     let script = "case $RANK in

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn numbers_that_do_not_fit_are_refused() {
         let refused = |bell, word, offset| {
             let notice = Notice {
                 bell,

@@ -68,7 +68,7 @@ fn a_peer_that_leaves_fires_nothing() {
 /// Programs that were rung for fire, and the signals of the others are poisoned. If hardware cannot give works back,
 /// their memory is kept.
 #[test]
-fn a_queue_that_is_dropped_poisons_what_was_not_rung_for() {
+fn a_queue_that_is_dropped_poisons_programs_without_a_ring() {
     for seed in 0..8 {
         let card = Card::new(Config {
             seed,

@@ -189,7 +189,7 @@ fn a_network_that_is_cut_one_way_ends_waits() {
 
 /// No operation of this end stands for a firing of hardware, and yet the wait for it must end.
 #[test]
-fn a_network_that_is_cut_ends_what_hardware_fires() {
+fn a_network_that_is_cut_ends_firings_of_hardware() {
     let silence = Duration::from_millis(250);
     let (rig, wish) = parting::odd_with(Options::default().silence(silence), &[0]);
     rig.may_fail.store(true, Ordering::SeqCst);

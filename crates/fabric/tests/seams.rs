@@ -409,7 +409,7 @@ fn a_queue_that_is_never_quiet_asks_until_its_peer_has_answered() {
 
 /// A queue's memory is freed when its signals are known to have come, and not before.
 #[test]
-fn a_queue_that_ends_asks_what_has_come() {
+fn a_queue_that_ends_asks_how_many_signals_have_come() {
     let mut rig = Rig::new([0, 0]);
     let held = |rig: &Rig| Arc::strong_count(&rig.block);
     rig.wish.lose.store(1, Ordering::SeqCst);

@@ -229,7 +229,7 @@ fn a_doorbell_that_is_poisoned_ends_the_waits_on_both_ends() {
 }
 
 #[test]
-fn a_queue_that_is_dropped_fires_what_was_rung_for_and_poisons_the_rest() {
+fn a_queue_that_is_dropped_fires_its_rings_and_poisons_the_rest() {
     let gate = Gate::closed();
     let mut rig = Rig::new(Options::default().gate(&gate));
     rig.arm(&[rig.program(Direction::Put, 1)], 2).unwrap();

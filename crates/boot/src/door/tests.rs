@@ -110,7 +110,7 @@ fn strangers_that_say_nothing_have_to_make_room() {
 }
 
 #[test]
-fn who_was_sent_away_for_being_slow_comes_again() {
+fn a_guest_that_was_sent_away_for_being_slow_comes_again() {
     let mut porch = Porch::open(key(), 2).unwrap();
     for said in [false, true] {
         let mut slow = visit(&porch, 1);
@@ -130,7 +130,7 @@ fn who_was_sent_away_for_being_slow_comes_again() {
 }
 
 #[test]
-fn who_was_refused_does_not_come_again() {
+fn a_guest_that_was_refused_does_not_come_again() {
     let mut porch = Porch::open(key(), 2).unwrap();
     let mut refused = visit(&porch, 1);
     porch.admit(Instant::now());

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_is_read() {
+    fn lists_of_the_kernel_are_read() {
         let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     +-- 10.1.0.0/16 2 0 2\n        |-- 10.1.0.0\n           /16 link UNICAST\n        |-- 10.1.2.3\n           /32 host LOCAL\n        |-- 10.1.255.255\n           /32 link BROADCAST\nLocal:\n        |-- 127.0.0.1\n           /32 host LOCAL\n        |-- 10.1.2.3\n           /32 host LOCAL\n     |-- 169.254.7.7\n           /32 host LOCAL\n";
         let v4: Vec<Ipv4Addr> = vec![[10, 1, 2, 3].into(), [169, 254, 7, 7].into()];
         assert_eq!(of_fib_trie(trie), v4);

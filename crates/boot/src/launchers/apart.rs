@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn where_to_meet_is_made_up_if_it_is_known() {
+    fn a_meeting_point_is_derived_if_its_parts_are_known() {
         let config = of(SRUN).unwrap();
         assert_eq!((config.rank, config.size), (1, 4));
         let (host, port) = config.address.split_once(':').unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_missing_by_name() {
+    fn unknown_values_are_reported_by_name() {
         let pmi = [("PMI_RANK", "0"), ("PMI_SIZE", "2")];
         let address = ("MASTER_ADDR", "vm");
         for (variables, named) in [

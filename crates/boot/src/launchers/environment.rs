@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_task_of_a_step_is_alone() {
+    fn a_process_that_is_no_task_of_a_step_is_alone() {
         assert_eq!(read(&[]).unwrap(), None);
         // As in a batch script.
         let batch = [

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_leads_to_the_socket() {
+    fn the_line_leads_to_the_socket() {
         for near in [true, false] {
             let (offered, socket) = Invitation::offer(near).unwrap();
             let port = socket.local_addr().unwrap().port();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_refused() {
+    fn an_invalid_line_is_refused() {
         for line in ["", "tidegate1", "tidegate1,,", "tidegate9,0,0,127.0.0.1:1"] {
             assert!(matches!(
                 Invitation::parse(line),

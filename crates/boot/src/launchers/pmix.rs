@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_too_long_is_given_up() {
+    fn work_that_takes_too_long_is_given_up() {
         let soon = Instant::now() + Duration::from_millis(50);
         // The work ends after it has been given up, or long after that.
         let (ends, end) = channel::<()>();

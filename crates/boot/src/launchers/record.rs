@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_pieces_comes_out_whole() {
+    fn a_record_in_pieces_comes_out_whole() {
         for room in [LEAST_ROOM, 17, 100, 1022, 100_000] {
             let pieces = record(5).pieces(room).unwrap();
             assert!(pieces.iter().all(|piece| piece.len() <= room));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused_without_its_secret() {
+    fn an_invalid_record_is_refused_without_its_secret() {
         let good = record(1).pieces(1000).unwrap()[0][1..].to_owned();
         for bad in [
             "".to_owned(),

@@ -324,7 +324,7 @@ fn without_gpus_ranks_are_near_the_nic() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_bindings_are_errors() {
     let machine = MadeUp::new("0-3", "0-3", "0");
     assert!(matches!(
         machine.error(Bind::Device, 1),

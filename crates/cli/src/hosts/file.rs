@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused_with_its_line() {
+    fn a_line_that_names_no_host_is_refused() {
         for bad in [
             "a b",
             "a slots=0",

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_shell_prints_before_the_greeting_is_skipped() {
+    fn output_of_a_shell_before_the_greeting_is_skipped() {
         let mut incoming = Incoming::default();
         incoming.extend(b"Welcome\xff!\ntidegate");
         assert_eq!(incoming.greeting(), None);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_an_error() {
+    fn bytes_that_are_no_message_are_an_error() {
         for bad in [&[255u8; 8][..], &[1, 0, 0, 0, 99]] {
             let mut incoming = Incoming::default();
             incoming.extend(bad);

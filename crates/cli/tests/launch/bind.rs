@@ -117,7 +117,7 @@ fn nothing_starts_where_ranks_cannot_be_bound() {
 }
 
 #[test]
-fn what_a_rank_is_bound_to_is_said_if_asked_for() {
+fn bindings_are_printed_on_request() {
     let script = "echo $TIDEGATE_RANKS_HERE; grep Cpus_allowed_list /proc/self/status";
     let run = |arguments: &[&str]| {
         let run = ["run", "-n", "1", "--bind", "core"];

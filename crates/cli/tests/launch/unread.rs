@@ -170,7 +170,7 @@ fn output_that_is_lost_is_no_success() {
 }
 
 #[test]
-fn all_that_ranks_have_written_comes_to_who_reads_late_or_slowly() {
+fn a_late_or_slow_reader_gets_all_output() {
     /// With labels this is a little more than the pipe and the launcher take, so the rest is in the ranks' pipes when
     /// they end.
     const LINES: usize = 63_000;

@@ -172,8 +172,8 @@ fn ranks_of_two_hosts_exchange_and_nobody_else_sees_their_secret() {
 }
 
 #[test]
-fn ranks_on_hosts_have_what_they_have_here() {
-    let test = "ranks_on_hosts_have_what_they_have_here";
+fn ranks_on_hosts_have_the_same_environment_as_here() {
+    let test = "ranks_on_hosts_have_the_same_environment_as_here";
     let Some(sshd) = Sshd::start(test) else {
         return;
     };
@@ -357,8 +357,8 @@ fn read_by_rank_0(sshd: &Sshd, script: &str, input: &[u8]) -> Output {
 }
 
 #[test]
-fn rank_0_on_a_host_reads_what_the_launcher_does() {
-    let test = "rank_0_on_a_host_reads_what_the_launcher_does";
+fn rank_0_on_a_host_reads_the_input_of_the_launcher() {
+    let test = "rank_0_on_a_host_reads_the_input_of_the_launcher";
     let Some(sshd) = Sshd::start(test) else {
         return;
     };

@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_rung_for_before_a_failure_is_waited_for() {
+    fn rings_before_a_failure_are_waited_for() {
         let mut failure = Failure::new(2, "the third fails".into());
         assert!(!failure.leaves_nothing(1, 4), "the second is to come");
         assert!(failure.leaves_nothing(2, 4));

@@ -325,7 +325,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn what_hardware_does_has_the_time_of_its_bytes() {
+    fn firings_of_hardware_have_the_time_of_their_bytes() {
         let mut contact = Contact::new(LIMIT);
         let bytes = |seconds: u64| {
             let half = Load::fired(seconds * SLOW_FIRING / 2);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_to_many_has_little_for_each() {
+    fn a_rank_that_sends_to_many_has_little_for_each() {
         const PEERS: usize = 100;
         let operations =
             |bytes: u64| (0..PEERS).map(move |peer| (Route::own(peer), Load::operation(bytes)));
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_nothing_for_too_long_has_failed() {
+    fn a_peer_that_takes_nothing_for_too_long_has_failed() {
         let mut contact = Contact::new(LIMIT);
         assert_eq!(contact.refuses(3), None);
         pass(&mut contact);

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_left_stays_so_for_all_who_look() {
+    fn a_peer_that_has_left_stays_so_for_all_observers() {
         let mut departures = Departures::default();
         let before = departures.of(3).clone();
         assert_eq!(before.stage(), Stage::Here);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_for_what_failed_before_it_was_asked_for() {
+    fn an_answer_is_for_failures_before_its_question() {
         let mut departures = Departures::default();
         let first = departures.question(2);
         let along = departures.question(2);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_does_not_count() {
+    fn skipped_time_does_not_count() {
         let mut silence = Silence::new();
         let mut now = silence.looked;
         for _ in 0..1000 {

@@ -176,7 +176,7 @@ fn notices_name_words_and_bells_that_were_declared() {
 }
 
 #[test]
-fn what_does_not_fit_into_memory_is_not_declared() {
+fn words_beyond_the_memory_are_not_declared() {
     let regions = Arc::new(Regions::default());
     let block: Arc<[Word]> = (0..8).map(|_| Word::new(0)).collect();
     let refused = |from: usize, bytes, signalled| {

@@ -98,7 +98,7 @@ fn an_empty_queue_gives_nothing_and_a_wait_ends() {
 }
 
 #[test]
-fn an_endpoint_takes_only_what_is_of_its_domain() {
+fn an_endpoint_takes_only_objects_of_its_domain() {
     let Some(library) = library("strangers") else {
         return;
     };

@@ -143,7 +143,7 @@ fn a_message_writes_pieces_and_is_complete_when_it_is_delivered() {
 }
 
 #[test]
-fn a_read_brings_what_is_there() {
+fn a_read_brings_the_peers_data() {
     for provider in [SOCKETS, tcp(), SHM] {
         let Some(pair) = pair("a read", provider, caps()) else {
             continue;

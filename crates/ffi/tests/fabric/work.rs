@@ -177,7 +177,7 @@ fn a_deferred_write_brings_data_when_it_is_delivered() {
 }
 
 #[test]
-fn all_kinds_of_works_do_what_they_say() {
+fn all_kinds_of_works_are_carried_out() {
     let Some(pair) = pair("all kinds of works") else {
         return;
     };

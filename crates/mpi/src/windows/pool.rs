@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_back_is_whole_again() {
+    fn ranges_that_were_given_back_are_whole_again() {
         let mut pool = Pool::new(1 << 20);
         let sizes = [1, 64, 65, 4096, 5000, 100_000, 63];
         let mut taken: Vec<_> = sizes
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_has_room() {
+    fn a_segment_of_the_wanted_size_has_room() {
         for bytes in [1, 64, 4095, 4096, 4097, 1 << 20] {
             assert!(
                 Pool::new(Pool::wanted(bytes).unwrap())

@@ -139,7 +139,7 @@ impl Still {
 
 /// Once its peer has answered, a queue does not ask while it is at work. When it is quiet, it asks once, and not again.
 #[test]
-fn a_queue_that_is_quiet_asks_once_what_has_come() {
+fn a_quiet_queue_asks_once_how_many_signals_have_come() {
     let mut still = Still::new();
     still.fire();
     assert_eq!(still.tick(), 1, "nobody has answered yet");

@@ -145,7 +145,7 @@ const SHAPES: [&[(u32, i32)]; 8] = [
 ];
 
 #[test]
-fn what_is_contiguous_there_is_one_piece() {
+fn data_that_is_contiguous_at_the_peer_is_one_piece() {
     let pair = Pair::new();
     for loops in SHAPES {
         let expected = elements(loops);

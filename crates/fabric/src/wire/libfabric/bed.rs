@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poison_does_not_overtake_what_a_sleeper_has_taken() {
+    fn a_poison_does_not_overtake_the_entry_of_a_sleeper() {
         const LONG: Duration = Duration::from_secs(20);
         let queue = Arc::new(Slow::default());
         let bed = Bed::new(queue.clone(), true);

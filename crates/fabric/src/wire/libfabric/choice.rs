@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_who_asked_what_is_wrong_and_what_is_there() {
+    fn errors_name_the_variable_the_fault_and_the_providers() {
         let there = || vec!["tcp".to_owned(), "sockets".to_owned()];
         let unknown = |by| OpenError::UnknownProvider {
             provider: "tpc".into(),
