@@ -165,7 +165,7 @@ fn main() -> Result<()> {
     loop {
         c = graph.replay(&s, c, LOOK)?;
         iterations += LOOK;
-        if c.now.to_vec(&s)?[0] <= enough || iterations >= VERTICES as u64 {
+        if c.now.to_vec(&s)?[0] <= enough || iterations >= VERTICES {
             break; // on all ranks: they have compared the same bits
         }
     }

@@ -218,7 +218,7 @@ fn run() -> Result<()> {
         c = graph.replay(&s, c, LOOK)?;
         iterations += LOOK;
         let now: f64 = c.now.to_vec(&s)?.iter().sum();
-        if now <= enough || iterations >= VERTICES as u64 {
+        if now <= enough || iterations >= VERTICES {
             break; // on all ranks: they have compared the same bits
         }
     }

@@ -11,7 +11,7 @@ use tidegate::mpi::mpi::collective::SystemOperation;
 use tidegate::mpi::mpi::traits::*;
 
 const LEN: usize = 1000;
-const STEPS: u64 = 100;
+const STEPS: usize = 100;
 
 /// What a step needs.
 #[derive(Carry)]

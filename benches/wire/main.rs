@@ -292,7 +292,7 @@ fn rank(plan: &Plan) -> Outcome<()> {
                             time
                         }
                         Way::Graph => {
-                            let steps = |ends, count| graph.replay(&s, ends, count);
+                            let steps = |ends, count: u64| graph.replay(&s, ends, count as usize);
                             let (back, time) = epochs(&s, pattern, recorded, count, steps)?;
                             recorded = back;
                             time

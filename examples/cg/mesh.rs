@@ -8,7 +8,7 @@ const DEGREE: f64 = 8.0;
 /// The shift that makes the matrix positive definite.
 const SHIFT: f64 = 1e-3;
 /// The number of iterations between two looks at the residual.
-pub(crate) const LOOK: u64 = 20;
+pub(crate) const LOOK: usize = 20;
 /// The loop ends at this squared residual, relative to the first one.
 pub(crate) const SMALL: f64 = 1e-20;
 

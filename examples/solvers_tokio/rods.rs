@@ -14,7 +14,7 @@ use crate::device::prelude::*;
 const CELLS: usize = 64;
 const SOLVERS: usize = 4;
 /// The number of replays between two looks. Each replay is two steps.
-const REPLAYS: u64 = 25;
+const REPLAYS: usize = 25;
 const LOOKS: usize = 20;
 
 /// What a step needs. `'s` is the brand of the stream that it is at home on.

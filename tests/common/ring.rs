@@ -79,7 +79,7 @@ pub(crate) fn run(world: World, buffers: tidegate::Buffers, rounds: u64) -> Resu
     let (graph, back) = s.capture(ring, step)?;
     ring = back;
     for round in 0..rounds {
-        ring = graph.replay(&s, ring, round % 4)?;
+        ring = graph.replay(&s, ring, (round % 4) as usize)?;
         ring = step(&s, ring)?;
         ring = fused(&s, ring)?;
         steps += round % 4 + 2;

@@ -84,7 +84,7 @@ fn check(world: &W, k: &Kernels, sizes: Sizes, buffers: Buffers, number: usize) 
         } else {
             let times = 1 + round % 5;
             let (graph, lent) = s.capture(m, |s, m| step(k, s, sizes, m))?;
-            m = graph.replay(&s, lent, times)?;
+            m = graph.replay(&s, lent, times as usize)?;
             epochs += times;
         }
         let mut there = came.on(&s)?;

@@ -127,9 +127,9 @@ pub(super) fn behind_a_wait(world: &W, k: &Kernels, len: usize, lie: bool) {
             Ok((outbox.start().complete(t)?, y))
         })
         .unwrap();
-    let (inbox, x) = graph.replay(&s, back, TIMES).unwrap();
+    let (inbox, x) = graph.replay(&s, back, TIMES as usize).unwrap();
     settle();
-    let (outbox, y) = other.replay(&t, there, TIMES).unwrap();
+    let (outbox, y) = other.replay(&t, there, TIMES as usize).unwrap();
     let mut ticks = [0];
     x.into_host(&s).unwrap().read(0, &mut ticks).unwrap();
     assert_eq!(ticks, [ROUNDS + TIMES]);
@@ -310,7 +310,7 @@ fn recorded_kernels_begin_early_behind_epochs_and_kernels() {
         let found: Vec<_> = told.try_iter().collect();
         let [early, over] = [Dependency::PROGRAMMATIC, Dependency::OVER];
         assert!(found == [[early], [over], [early], [over]], "{found:?}");
-        let (inbox, outbox, x) = graph.replay(&s, back, TIMES).unwrap();
+        let (inbox, outbox, x) = graph.replay(&s, back, TIMES as usize).unwrap();
         let mut ticks = [0];
         x.into_host(&s).unwrap().read(0, &mut ticks).unwrap();
         assert_eq!(ticks, [6 * TIMES]);

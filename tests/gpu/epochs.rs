@@ -192,12 +192,12 @@ pub(crate) fn ring_with(
         ring = back;
         let mut steps = 0;
         for round in 0..rounds {
-            ring = graph.replay(&s, ring, round % 4)?;
+            ring = graph.replay(&s, ring, (round % 4) as usize)?;
             ring = plan.step(&s, ring)?;
-            ring = graph_fused.replay(&s, ring, round % 3)?;
+            ring = graph_fused.replay(&s, ring, (round % 3) as usize)?;
             ring = fused.step(&s, ring)?;
             ring = whole.step(&s, ring)?;
-            ring = graph_whole.replay(&s, ring, round % 2)?;
+            ring = graph_whole.replay(&s, ring, (round % 2) as usize)?;
             steps += round % 4 + round % 3 + round % 2 + 3;
         }
         let (epochs, errors) = ring.verdict(&s)?;
@@ -241,7 +241,7 @@ fn recordings_in_rows_keep_their_order() {
             for fused in [false, true] {
                 let plan = plan.part(0, len, fused);
                 let (graph, back) = s.capture(ring, |s, r| plan.step(s, r))?;
-                ring = graph.replay(&s, back, TIMES)?;
+                ring = graph.replay(&s, back, TIMES as usize)?;
             }
             ring.verdict(&s)
         });
@@ -276,7 +276,7 @@ fn recordings_in_rows_begin_on_one_stream_where_they_ended_on_the_other() {
             plan.consume(s, &mut r)?;
             Ok((r, ()))
         })?;
-        let (ring, ()) = graph.replay(&s, &t, back, TIMES)?;
+        let (ring, ()) = graph.replay(&s, &t, back, TIMES as usize)?;
         ring.verdict(&s)
     });
     for verdict in verdicts {

@@ -88,7 +88,7 @@ fn epochs(world: &World, k: &Kernels) {
         let part = plan.part(first, used, seed & 4 == 0);
         plans += 1;
         let (graph, back) = s.capture(ring, |s, r| part.step(s, r)).unwrap();
-        ring = graph.replay(&s, back, 400 + seed % 200).unwrap();
+        ring = graph.replay(&s, back, (400 + seed % 200) as usize).unwrap();
         done += 400 + seed % 200;
         for _ in 0..seed % 50 {
             ring = part.step(&s, ring).unwrap();

@@ -36,7 +36,7 @@ fn program(world: &W) -> Result<bool> {
         ring = plan.part(0, LEN, fused).step(&s, ring)?;
     }
     let (graph, back) = s.capture(ring, |s, r| plan.step(s, r))?;
-    ring = graph.replay(&s, back, TIMES)?;
+    ring = graph.replay(&s, back, TIMES as usize)?;
     let there = s.hand_off(ring, &t)?;
     let there = plan.step(&t, there)?;
     ring = t.hand_off(there, &s)?;
@@ -45,7 +45,7 @@ fn program(world: &W) -> Result<bool> {
         let there = plan.step(t, s.hand_off(r, t)?)?;
         Ok((t.hand_off(there, s)?, ()))
     })?;
-    let (ring, ()) = both.replay(&s, &t, back, TIMES)?;
+    let (ring, ()) = both.replay(&s, &t, back, TIMES as usize)?;
     Ok(ring.verdict(&s)? == (3 + 2 * TIMES, 0))
 }
 

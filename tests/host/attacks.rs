@@ -263,7 +263,7 @@ fn a_panic_ends_replays_without_end() {
                     Ok(x)
                 })
                 .unwrap();
-            let _x = graph.replay(&s, x, u64::MAX).unwrap();
+            let _x = graph.replay(&s, x, usize::MAX).unwrap();
             drop(graph);
             panic!("on purpose");
         })

@@ -130,7 +130,7 @@ fn exchanged(world: &World, sizes: Sizes, buffers: Buffers) -> Result<Vec<u64>> 
         p = step(&s, sizes, p)?;
     }
     let (graph, p) = s.capture(p, |s, p| step(s, sizes, p))?;
-    let mut p = graph.replay(&s, p, REPLAYS)?;
+    let mut p = graph.replay(&s, p, REPLAYS as usize)?;
     for _ in 0..EAGER {
         p = step(&s, sizes, p)?;
     }

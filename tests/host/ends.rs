@@ -116,7 +116,7 @@ fn replays_count() {
             .expect_err("nine are too many");
         assert!(is_last(&refused.error), "{}", refused.error);
         let refused = graph
-            .try_replay(&s, refused.value, u64::MAX)
+            .try_replay(&s, refused.value, usize::MAX)
             .expect_err("and all");
         assert!(is_last(&refused.error), "{}", refused.error);
         let lent = graph.replay(&s, refused.value, 2).unwrap();

@@ -461,7 +461,7 @@ fn alone(world: &World, recorded: bool, epochs: u64, count: &AtomicU64) -> Resul
             &ends.seen,
         )?;
         if recorded {
-            ends = graph.replay(&s, ends, burst)?;
+            ends = graph.replay(&s, ends, burst as usize)?;
         } else {
             for _ in 0..burst {
                 ends = step(&s, ends)?;

@@ -391,7 +391,7 @@ fn replays_without_end_are_refused_and_leave_the_window_as_it_was() {
             Ok((x, halves))
         })?;
         let refused = graph
-            .try_replay(&s, lent, u64::MAX)
+            .try_replay(&s, lent, usize::MAX)
             .expect_err("there are not so many epochs");
         let lent = graph.replay(&s, refused.value, 3)?;
         let (_x, (mut inbox, _outbox)) = lent;

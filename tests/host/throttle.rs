@@ -144,7 +144,7 @@ fn ring(world: &World, throttle: Throttle, rounds: u64) -> Result<()> {
     let mut steps = 0;
     for round in 0..rounds {
         synchronize(&s)?;
-        r = graph.replay(&s, r, round % 4)?;
+        r = graph.replay(&s, r, (round % 4) as usize)?;
         r = step(&s, r, false, &|s| synchronize(s))?;
         r = step(&s, r, true, &|s| synchronize(s))?;
         steps += round % 4 + 2;

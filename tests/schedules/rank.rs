@@ -367,7 +367,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
                         },
                     };
                     let lent = lane.bag.lend(cx.job, cx.rank, &what);
-                    let (mut back, kept) = match old.graph.try_replay(&lane.stream, lent, times) {
+                    let (mut back, kept) = match old.graph.try_replay(&lane.stream, lent, times as usize) {
                         Ok(back) => {
                             assert_eq!(old.versions, versions, "the recording is stale");
                             (back, old)
@@ -378,7 +378,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
                             lent.shift(cx.job, cx.rank, &what, &mut lane.bag);
                             let graph = lane.record(cx, body, &what)?;
                             let lent = lane.bag.lend(cx.job, cx.rank, &what);
-                            let back = graph.replay(&lane.stream, lent, times)?;
+                            let back = graph.replay(&lane.stream, lent, times as usize)?;
                             (back, Recorded { graph, versions: versions.clone() })
                         }
                         Err(rejected) => return Err(rejected.error),
@@ -429,7 +429,7 @@ impl<D: Bench> Rank<'_, '_, '_, '_, D> {
                                     let lent = one.bag.lend(cx.job, cx.rank, &what);
                                     let over = two.bag.lend(cx.job, cx.rank, &stay);
                                     let (mut back, mut over) =
-                                        graph.replay(&one.stream, &two.stream, (lent, over), times)?;
+                                        graph.replay(&one.stream, &two.stream, (lent, over), times as usize)?;
                                     back.shift(cx.job, cx.rank, &what, &mut one.bag);
                                     over.shift(cx.job, cx.rank, &stay, &mut two.bag);
                                 }

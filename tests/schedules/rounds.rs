@@ -108,7 +108,7 @@ impl Rounds {
             let each = which.max(1);
             lent = match which {
                 0 => self.enqueue(kernels, &s, times as usize, lent)?,
-                which => graphs[which as usize - 1].replay(&s, lent, times)?,
+                which => graphs[which as usize - 1].replay(&s, lent, times as usize)?,
             };
             rounds += each * times;
             (0..each * times).for_each(|_| self.model(&mut expected));
@@ -192,7 +192,7 @@ impl Rounds {
         let mut rounds = 0;
         for turn in 0..9 {
             let (times, eager) = (turn % 4, turn % 3);
-            (lent, ()) = graph.replay(&s, &t, (lent, ()), times)?;
+            (lent, ()) = graph.replay(&s, &t, (lent, ()), times as usize)?;
             lent = self.enqueue(kernels, &s, eager as usize, lent)?;
             rounds += 5 * times + eager;
         }

@@ -209,7 +209,7 @@ impl<'s, D: BenchDevice> Engine<'_, 's, D> {
         let (case, s) = (self.case, &*self.stream);
         if let Some(graph) = &self.graph {
             let times = count / case.recorded;
-            lent = graph.replay(s, lent, times)?;
+            lent = graph.replay(s, lent, times as usize)?;
             self.launches += times;
         } else {
             for _ in 0..count {

@@ -43,9 +43,9 @@ pub(super) fn measure(
         (graph, lent) = (Some(recorded), back);
     }
     let answers = case.test == Test::Latency && rank == 1;
-    let epochs = |mut lent, count| -> Result<Lent<'_>> {
+    let epochs = |mut lent, count: u64| -> Result<Lent<'_>> {
         match &graph {
-            Some(graph) => lent = graph.replay(&s, lent, count)?,
+            Some(graph) => lent = graph.replay(&s, lent, count as usize)?,
             None => {
                 for _ in 0..count {
                     lent = epoch(&s, case, lent)?;

@@ -39,7 +39,7 @@ pub(super) fn measure<D: BenchDevice>(
         (graph, lent) = (Some(recorded), back);
     }
     let times = |lent, count| match &graph {
-        Some(graph) => graph.replay(&s, lent, count / RECORDED),
+        Some(graph) => graph.replay(&s, lent, (count / RECORDED) as usize),
         None => sums(&s, lent, count),
     };
     // As many sums before the clock, so that ranks begin together. The first time a graph is asked for so many replays, it

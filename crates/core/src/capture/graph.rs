@@ -148,7 +148,7 @@ impl<'s, D: Device> Graph<'s, D> {
         &self,
         stream: &Stream<'s, D>,
         lent: R,
-        times: u64,
+        times: usize,
     ) -> Result<R> {
         self.try_replay(stream, lent, times).map_err(given_up)
     }
@@ -178,7 +178,7 @@ impl<'s, D: Device> Graph<'s, D> {
         &self,
         stream: &Stream<'s, D>,
         lent: R,
-        times: u64,
+        times: usize,
     ) -> Result<R, Rejected<R>> {
         let mut lent = lent;
         if let (_, Some(position)) = compare(&mut lent, &self.ids) {
@@ -215,8 +215,9 @@ impl<'s, D: Device> Graph<'s, D> {
         &self,
         stream: &Stream<'_, D>,
         others: &[&D::Stream],
-        times: u64,
+        times: usize,
     ) -> Result<()> {
+        let times = times as u64;
         self.script.admit(times)?;
         self.epochs.admit(times)?;
         let prepare = || Ok(stream.raw().prepare_replay(others, &self.raw)?);
@@ -274,7 +275,7 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
         stream: &Stream<'s, D>,
         other: &Stream<'t, D>,
         lent: (R, Q),
-        times: u64,
+        times: usize,
     ) -> Result<(R, Q)> {
         (self.try_replay(stream, other, lent, times)).map_err(pair_given_up)
     }
@@ -305,7 +306,7 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
         stream: &Stream<'s, D>,
         other: &Stream<'t, D>,
         lent: (R, Q),
-        times: u64,
+        times: usize,
     ) -> Result<(R, Q), Rejected<(R, Q)>> {
         let (mut here, mut there) = lent;
         if let Err((_, position)) = same_pair(&mut here, &mut there, &self.one.ids, self.apart) {

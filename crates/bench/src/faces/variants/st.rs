@@ -198,7 +198,7 @@ fn share<'s, 't, D: FacesDevice>(
 impl<'s, 't, D: FacesDevice> St<'_, 's, 't, D> {
     /// How many times the recorded shares are replayed, and then again, for so many shares: at once, unless an
     /// application throttles by itself.
-    fn turns(&self, count: u64) -> impl Iterator<Item = Result<u64>> {
+    fn turns(&self, count: u64) -> impl Iterator<Item = Result<usize>> {
         let (kit, stream) = (self.kit, &*self.stream);
         let (mut left, in_graph) = (count / self.in_graph, self.in_graph);
         std::iter::from_fn(move || {
@@ -206,7 +206,7 @@ impl<'s, 't, D: FacesDevice> St<'_, 's, 't, D> {
             left -= times;
             kit.launched(times);
             let operations = 2 * kit.by_nic * (times * in_graph) as usize;
-            (times > 0).then(|| kit.make_room(stream, operations).map(|()| times))
+            (times > 0).then(|| kit.make_room(stream, operations).map(|()| times as usize))
         })
     }
 

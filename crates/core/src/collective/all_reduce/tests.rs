@@ -282,11 +282,11 @@ fn mixed(world: &World<Host>, s: &mut Stream<'_, Host>) -> Result<()> {
                 done += times;
             }
             1 => {
-                lent = one.replay(s, lent, times)?;
+                lent = one.replay(s, lent, times as usize)?;
                 done += times;
             }
             _ => {
-                lent = two.replay(s, lent, times / 2)?;
+                lent = two.replay(s, lent, (times / 2) as usize)?;
                 done += times / 2 * 2;
             }
         }

@@ -306,7 +306,7 @@ fn recordings_need_no_room() {
                             s.synchronize().unwrap();
                             assert!(world.nic_room(4 * times, SOON));
                         }
-                        lent = graph.replay(&s, lent, times as u64).unwrap();
+                        lent = graph.replay(&s, lent, times).unwrap();
                     }
                     s.synchronize().unwrap();
                     assert!(world.nic_room(usize::MAX, SOON));
