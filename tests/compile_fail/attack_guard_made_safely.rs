@@ -3,6 +3,6 @@ use tidegate::host::prelude::*;
 
 pub fn main() -> Result<()> {
     let world: World = World::init()?;
-    world.stream()?.bind(Guard::of(&Id::new()));
+    world.stream()?.bind(Guard::of(&Id::new()), "s");
     Ok(())
 }

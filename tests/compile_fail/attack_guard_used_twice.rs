@@ -9,7 +9,7 @@ fn twice<'s, D: Device>(
     a: UnboundStream<D>,
     b: UnboundStream<D>,
 ) -> (Stream<'s, D>, Stream<'s, D>) {
-    (a.bind(guard), b.bind(guard))
+    (a.bind(guard, "a"), b.bind(guard, "b"))
 }
 
 fn main() {

@@ -18,6 +18,7 @@
 
 mod calls;
 mod helper;
+mod name;
 mod parameters;
 
 use std::any::Any;
@@ -33,6 +34,7 @@ use crate::site::CallSite;
 
 pub use calls::{Awaits, Call, Calls};
 pub use helper::Helper;
+pub use name::StreamName;
 pub use parameters::{Grid, Parameters};
 
 /// Why a stream stopped doing work.
@@ -71,8 +73,8 @@ pub enum Priority {
 /// The properties of a new stream.
 #[derive(Clone)]
 pub struct StreamConfig {
-    /// A name for threads, logs and timelines.
-    pub name: String,
+    /// A name for threads, errors and timelines.
+    pub name: StreamName,
     /// The bell that peers ring for words that this stream may wait on.
     pub bell: Ptr,
     /// Keeps the bell alive.

@@ -141,7 +141,7 @@ impl HostStream {
             let feed = shared.clone();
             let thread = std::thread::Builder::new()
                 // A zero byte in a thread's name would be a panic.
-                .name(name.replace('\0', ""))
+                .name(name.as_str().replace('\0', ""))
                 .spawn(move || {
                     // Threads that wait for this stream must learn of every failure, even of a panic of the executor.
                     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| {
@@ -185,7 +185,7 @@ impl HostStream {
             return Ok(());
         }
         Err(DeviceError::QueueFull {
-            stream: self.shared.config.name.clone(),
+            stream: self.shared.config.name.as_str().to_owned(),
             most: MOST,
         })
     }

@@ -1,6 +1,6 @@
 //! Making streams.
 
-use tidegate_hal::device::{Device, DeviceError, Priority, Stream as _, StreamConfig};
+use tidegate_hal::device::{Device, DeviceError, Priority, Stream as _, StreamConfig, StreamName};
 
 use super::queue::UnboundStream;
 #[cfg(doc)]
@@ -21,21 +21,11 @@ use crate::world::World;
 /// assert_eq!(s.name(), "halo");
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
-    name: String,
+    name: Option<String>,
     inline: bool,
     priority: Priority,
-}
-
-impl Default for StreamOptions {
-    fn default() -> Self {
-        StreamOptions {
-            name: "stream".into(),
-            inline: false,
-            priority: Priority::Normal,
-        }
-    }
 }
 
 impl StreamOptions {
@@ -55,7 +45,7 @@ impl StreamOptions {
         StreamOptions::default()
     }
 
-    /// Sets the name that threads, errors and reports use.
+    /// Sets the name that threads, errors and reports use. Without it, the stream is named as by [`World::stream`].
     ///
     /// # Examples
     ///
@@ -69,7 +59,7 @@ impl StreamOptions {
     /// ```
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        self.name = Some(name.into());
         self
     }
 
@@ -114,7 +104,8 @@ impl StreamOptions {
 }
 
 impl<D: Device> World<D> {
-    /// Makes a stream. Give it a brand with [`stream!`](crate::stream!).
+    /// Makes a stream. Give it a brand with [`stream!`](crate::stream!), which also names it after its variable. (The
+    /// thread of a host stream exists before, and is called `stream`.)
     ///
     /// # Errors
     ///
@@ -126,7 +117,7 @@ impl<D: Device> World<D> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(1, |world| {
     /// stream!(let s = world.stream()?);
-    /// s.synchronize()?;
+    /// assert_eq!(s.name(), "s"); // in errors and reports, too
     /// # Ok(()) });
     /// ```
     pub fn stream(&self) -> Result<UnboundStream<D>> {
@@ -153,7 +144,7 @@ impl<D: Device> World<D> {
     /// # Ok(()) });
     /// ```
     pub fn inline_stream(&self) -> Result<UnboundStream<D>> {
-        self.stream_with(StreamOptions::new().name("inline").inline())
+        self.stream_with(StreamOptions::new().inline())
     }
 
     /// Like [`World::stream`], with a name for threads, errors and reports.
@@ -240,21 +231,38 @@ impl<D: Device> World<D> {
             inline,
             priority,
         } = options;
+        let name = name.map_or_else(StreamName::default, |name| name.as_str().into());
         let config = StreamConfig {
             inline,
             priority,
-            ..self.stream_config(&name)
+            ..self.stream_config(name.clone())
         };
         let raw = make(self.device(), config)?;
-        self.knows_stream(&name, raw.reclaim());
+        self.knows_stream(name.clone(), raw.reclaim());
         Ok(UnboundStream::new(raw, self.clone(), name))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::World;
+    use super::StreamOptions;
+    use crate::{Region, World};
     use tidegate_host::Host;
+
+    #[test]
+    fn a_stream_without_a_name_has_that_of_its_variable() {
+        World::<Host>::local(1, |world| {
+            let options = StreamOptions::new();
+            crate::stream!(let one = world.stream_with(options.clone()).unwrap());
+            crate::stream!(let mut two = world.stream_with(options).unwrap());
+            assert_eq!((one.name(), two.name()), ("one", "two"));
+            let x = Region::from_slice(&world, &[1.0]).unwrap();
+            let x = x.on(&two).unwrap();
+            two.launch(|_: &[f64]| panic!("over"), &x).unwrap();
+            let error = two.synchronize().unwrap_err().to_string();
+            assert!(error.contains("on stream `two` panicked: over"), "{error}");
+        });
+    }
 
     #[test]
     fn any_text_is_a_name() {

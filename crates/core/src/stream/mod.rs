@@ -42,10 +42,10 @@ pub(crate) use tickets::{prepare_wait, settle_all, wait_for};
 /// Declares a stream with a brand of its own: `stream!(let s = world.stream()?);`. Without the
 /// macro, `let s = world.stream()?` is an [`UnboundStream`], which no call takes.
 ///
-/// `s` is then a [`Stream`]. It lives until the end of the block, and so does everything that is at home on it. So a
-/// function that makes a stream cannot return it, and cannot return a struct that holds it ("cannot return value
-/// referencing local variable", E0515). Let the caller make the stream and pass `&s`.
-/// (`tidegate::guide::when_the_compiler_says_no` has an example.)
+/// `s` is then a [`Stream`]. Errors and reports call it `s`, if it has no other name. It lives until the end of the
+/// block, and so does everything that is at home on it. So a function that makes a stream cannot return it, and cannot
+/// return a struct that holds it ("cannot return value referencing local variable", E0515). Let the caller make the
+/// stream and pass `&s`. (`tidegate::guide::when_the_compiler_says_no` has an example.)
 ///
 /// The expression is evaluated in the function that contains the macro, so `?` and `.await` work in it.
 ///
@@ -90,7 +90,7 @@ macro_rules! stream {
         // SAFETY: it is the only guard of this `Id`, which nothing else can name.
         #[allow(clippy::redundant_pattern)]
         let guard @ _ = unsafe { $crate::__private::Guard::of(id) };
-        $crate::__private::named!(mut $name = $crate::UnboundStream::bind(unbound, guard));
+        $crate::__private::named!(mut $name = $crate::UnboundStream::bind(unbound, guard, $crate::__private::stringify!($name)));
         // This is dropped before the stream, so the stream may be borrowed for as long as its brand lasts. It has the
         // stream's name, which the caller's program cannot see. So an error about two streams that are mixed up names
         // both.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
-use tidegate_hal::device::{Call, Device, Reclaim, Stream as _};
+use tidegate_hal::device::{Call, Device, Reclaim, Stream as _, StreamName};
 use tidegate_hal::process::Process;
 use tidegate_hal::site::CallSite;
 
@@ -37,18 +37,19 @@ use crate::world::World;
 pub struct UnboundStream<D: Device> {
     raw: D::Stream,
     world: World<D>,
-    name: String,
+    name: StreamName,
 }
 
 impl<D: Device> UnboundStream<D> {
-    pub(crate) fn new(raw: D::Stream, world: World<D>, name: String) -> Self {
+    pub(crate) fn new(raw: D::Stream, world: World<D>, name: StreamName) -> Self {
         UnboundStream { raw, world, name }
     }
 
-    /// Gives the stream the brand of the guard, which nothing else can have. [`stream!`](crate::stream!) makes guards,
-    /// and calls this.
-    pub fn bind<'s>(self, guard: Guard<'s>) -> Stream<'s, D> {
+    /// Gives the stream the brand of the guard, which nothing else can have, and a name if it has none.
+    /// [`stream!`](crate::stream!) makes guards, and calls this.
+    pub fn bind<'s>(self, guard: Guard<'s>, name: &str) -> Stream<'s, D> {
         let _: Guard<'s> = guard;
+        self.name.set(name);
         Stream {
             _unwinding: Unwinding(self.world.clone()),
             raw: Unshared(self.raw),
@@ -105,7 +106,7 @@ pub struct Stream<'s, D: Device> {
     raw: Unshared<D::Stream>,
     process: Process,
     world: World<D>,
-    name: String,
+    name: StreamName,
     /// What replays must arm and count. It is filled while the stream is captured.
     noted: Unshared<RefCell<Noted<D>>>,
     brand: Brand<'s>,
@@ -165,7 +166,7 @@ impl<'s, D: Device> Stream<'s, D> {
         &self.world
     }
 
-    /// The stream's name.
+    /// The stream's name: that of its variable, if the program gave no other.
     ///
     /// # Examples
     ///
@@ -177,7 +178,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Ok(()) });
     /// ```
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.as_str()
     }
 
     /// Refuses a call if the stream is being captured, or belongs to another process.
@@ -219,7 +220,7 @@ impl<'s, D: Device> Stream<'s, D> {
         self.process.check()?;
         match self.raw.0.fault() {
             None => Ok(()),
-            Some(fault) => Err(self.world.explain(fault, &self.name)),
+            Some(fault) => Err(self.world.explain(fault, self.name())),
         }
     }
 
@@ -258,7 +259,7 @@ impl<'s, D: Device> Stream<'s, D> {
         self.called_at(site);
         (raw.reclaim().calls())
             .during(call, || raw.synchronize())?
-            .map_err(|fault| self.world.explain(fault, &self.name))
+            .map_err(|fault| self.world.explain(fault, self.name()))
     }
 
     /// Like [`Stream::synchronize`], without blocking the thread: waits for everything that was enqueued before this
@@ -298,7 +299,7 @@ impl<'s, D: Device> Stream<'s, D> {
     pub fn synchronized<'a>(&'a self) -> impl Future<Output = Result<()>> + Send + use<'a, 's, D> {
         let begun = self.not_capturing("synchronisation");
         // The future borrows parts of the stream, and not the stream itself, which is not `Sync`.
-        let (world, name, process) = (&self.world, &self.name, self.process);
+        let (world, name, process) = (&self.world, self.name(), self.process);
         let (reclaim, followed) = (&**self.raw.0.reclaim(), self.raw.0.followed());
         let passed = Passed::new(reclaim, self.raw.0.mark(), Location::caller());
         async move {

@@ -23,13 +23,13 @@ fn open<'s>(s: &Stream<'s, Host>, buffers: Buffers) -> Halves<'s> {
 
 /// The words of a report about a wait that was enqueued in a line of this file.
 fn enqueued(line: u32) -> String {
-    format!("stream `stream`, enqueued at {}:{line}:", file!())
+    format!("stream `s`, enqueued at {}:{line}:", file!())
 }
 
 /// The words of a report about a call on a stream that was made in a line of this file.
 fn made(call: &str, line: u32) -> String {
     format!(
-        "rank 0: its own stream `stream`, in {call} at {}:{line}:",
+        "rank 0: its own stream `s`, in {call} at {}:{line}:",
         file!()
     )
 }

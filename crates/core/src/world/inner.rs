@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tidegate_hal::control::{Control, PANICKED};
-use tidegate_hal::device::Device;
+use tidegate_hal::device::{Device, StreamName};
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::process::Process;
 
@@ -348,7 +348,7 @@ pub(super) struct Events<D: Device> {
     pub(super) nic_failed: Option<Cause>,
     /// The windows of this job, by id.
     pub(super) windows: Known<D>,
-    pub(super) streams: Vec<(String, Weak<ReclaimOf<D>>)>,
+    pub(super) streams: Vec<(StreamName, Weak<ReclaimOf<D>>)>,
 }
 
 impl<D: Device> Events<D> {

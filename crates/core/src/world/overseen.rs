@@ -54,7 +54,7 @@ impl<D: Device> Overseen for Inner<D> {
         let alive = events
             .streams
             .iter()
-            .filter_map(|(name, stream)| Some((name.clone(), stream.upgrade()?)));
+            .filter_map(|(name, stream)| Some((name.as_str().to_owned(), stream.upgrade()?)));
         alive.collect()
     }
 
@@ -65,7 +65,7 @@ impl<D: Device> Overseen for Inner<D> {
             .iter()
             .find(|(_, known)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(stream)))
             .map(|(name, _)| name.clone());
-        let cause = name.and_then(|name| self.cause_of_fault(&name, &fault));
+        let cause = name.and_then(|name| self.cause_of_fault(name.as_str(), &fault));
         cause.into_iter().for_each(|cause| self.tell_failed(cause));
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_hal::batch::Tag;
-use tidegate_hal::device::{Device, Fault, Priority, Reclaim as _, StreamConfig};
+use tidegate_hal::device::{Device, Fault, Priority, Reclaim as _, StreamConfig, StreamName};
 use tidegate_hal::memory::Block as _;
 
 use super::inner::{Inner, World};
@@ -14,11 +14,11 @@ use crate::message::Message;
 
 impl<D: Device> World<D> {
     /// The configuration that a device gets for a stream with this name.
-    pub(crate) fn stream_config(&self, name: &str) -> StreamConfig {
+    pub(crate) fn stream_config(&self, name: StreamName) -> StreamConfig {
         let inner = &self.inner;
         let node = inner.control.node(self.rank());
         StreamConfig {
-            name: name.to_owned(),
+            name,
             bell: inner.own_bell.base(),
             keep: inner.own_bell.clone(),
             inline: false,
@@ -31,14 +31,12 @@ impl<D: Device> World<D> {
     }
 
     /// Remembers a stream for as long as it lives.
-    pub(crate) fn knows_stream(&self, name: &str, stream: &Arc<ReclaimOf<D>>) {
+    pub(crate) fn knows_stream(&self, name: StreamName, stream: &Arc<ReclaimOf<D>>) {
         let mut events = lock(&self.inner.events);
         events
             .streams
             .retain(|(_, stream)| stream.strong_count() > 0);
-        events
-            .streams
-            .push((name.to_owned(), Arc::downgrade(stream)));
+        events.streams.push((name, Arc::downgrade(stream)));
     }
 
     /// Ends the waits of all streams of this rank, and tells the others that the rank is of no more use.

@@ -24,7 +24,7 @@ mod reclaim;
 fn shared() -> Arc<StreamState> {
     let bell = Arc::new(Bell::new());
     Arc::new(StreamState::new(StreamConfig {
-        name: String::new(),
+        name: "".into(),
         bell: at(&*bell),
         keep: bell,
         inline: false,
