@@ -37,7 +37,7 @@ fn a_rank_whose_stream_is_at_work_is_reported() {
             let is_reported = std::thread::scope(|scope| {
                 let reported = scope.spawn(|| {
                     let parts = [
-                        "rank 0: rank 1, its complete (window `late`, world#0, ",
+                        "rank 0: rank 1, its complete (window `late`, number 0, ",
                         &format!("stream `main`, enqueued at {}:{line}:", file!()),
                         &format!(
                             "rank 1: its own stream `main`, in `synchronize` at {}:",

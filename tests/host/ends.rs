@@ -12,7 +12,7 @@ const MOST: u64 = (1 << 36) - (1 << 20);
 fn is_last(error: &Error) -> bool {
     let said = error.to_string();
     matches!(error, Error::Epoch(EpochError::LastEpoch { .. }))
-        && said.contains("`last` (world#")
+        && said.contains("`last` (number ")
         && said.contains("can have 68718428160 epochs")
         && said.contains("open a new one")
 }

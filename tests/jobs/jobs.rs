@@ -426,7 +426,7 @@ fn a_cycle_is_reported_by_name_on_all_ranks() {
         let other = 1 - rank;
         for part in [
             format!(
-                "rank {rank}: rank {other}, its post (window `knot`, world#0, epoch 0, stream `main`"
+                "rank {rank}: rank {other}, its post (window `knot`, number 0, epoch 0, stream `main`"
             ),
             "cycle: rank 0 -> rank 1 -> rank 0".to_owned(),
         ] {
@@ -492,7 +492,7 @@ fn a_window_mismatch_is_the_same_error_on_all_ranks() {
     let first = error(&outcome.ranks[0]);
     assert!(
         is(&outcome.ranks[0], "window mismatch")
-            && first.starts_with("window `odd` (world#0): ")
+            && first.starts_with("window `odd` (number 0): ")
             && first.contains("rank 1 names the slot of rank 0 with key 42"),
         "{first}"
     );

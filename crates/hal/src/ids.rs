@@ -36,8 +36,8 @@ impl TeamId {
 impl fmt::Display for TeamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            TeamId::WORLD => f.write_str("world"),
-            TeamId(number) => write!(f, "team{number}"),
+            TeamId::WORLD => f.write_str("the world"),
+            TeamId(number) => write!(f, "team {number}"),
         }
     }
 }
@@ -48,12 +48,13 @@ impl fmt::Debug for TeamId {
     }
 }
 
-/// A window of the job, or a barrier or an all-reduce. It is the same on all ranks of the team.
+/// A window of the job, or a barrier or an all-reduce. It is the same on all ranks of the team. Messages show it as its
+/// number, in the order in which the team opens windows.
 ///
 /// ```
 /// use tidegate_hal::ids::{TeamId, WindowId};
 /// let window = WindowId { team: TeamId::WORLD, sequence: 7 };
-/// assert_eq!(window.to_string(), "world#7");
+/// assert_eq!(window.to_string(), "number 7");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WindowId {
@@ -92,7 +93,11 @@ impl WindowId {
 
 impl fmt::Display for WindowId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}#{}", self.team, self.sequence)
+        write!(f, "number {}", self.sequence)?;
+        match self.team {
+            TeamId::WORLD => Ok(()),
+            team => write!(f, " of {team}"),
+        }
     }
 }
 
@@ -113,7 +118,11 @@ mod tests {
         let windows = teams.map(|team| WindowId::first(team).next());
         assert_eq!(
             windows.map(|id| id.to_string()),
-            ["world#1", "team1#1", "team16777214#1"]
+            [
+                "number 1",
+                "number 1 of team 1",
+                "number 1 of team 16777214"
+            ]
         );
         for (index, one) in windows.iter().enumerate() {
             let same = windows.iter().filter(|other| *other == one);

@@ -84,7 +84,7 @@ fn a_stream_that_goes_on_meanwhile_is_not_said_to_be_through() {
     };
     for expected in [
         "rank 1: no rank, but its stream `main` runs a kernel: ",
-        "rank 1: rank 0, its complete (window `the first, world#0`, world#0, epoch 7, stream `main`, for ",
+        "rank 1: rank 0, its complete (window `the first, number 0`, number 0, epoch 7, stream `main`, for ",
     ] {
         let text = say();
         assert!(text.contains(expected), "{text}");

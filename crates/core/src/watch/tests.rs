@@ -47,7 +47,7 @@ fn a_cycle_through_a_collective_call_is_reported() {
             let inbox = exposed.wait(&s).unwrap();
             let report = wait_for_report(&world, |report| report.contains("cycle: rank"));
             for part in [
-                "rank 0: rank 1, its complete (window `w`, world#0, epoch 0, stream `stream`, enqueued at ",
+                "rank 0: rank 1, its complete (window `w`, number 0, epoch 0, stream `s`, enqueued at ",
                 "rank 1: rank 0, to come to all-gather `results` (for ",
                 "cycle: rank 0 -> rank 1 -> rank 0",
             ] {
@@ -220,7 +220,7 @@ fn a_rank_whose_stream_runs_a_kernel_is_reported() {
             "rank 1: no rank, but its stream `main` runs the kernel `tidegate_core::watch::tests::";
         let report = wait_for_report(&world, |report| report.contains(kernel));
         for part in [
-            "rank 0: rank 1, its complete (window `w`, world#0, ",
+            "rank 0: rank 1, its complete (window `w`, number 0, ",
             "rank 1: no rank, but its stream `side` waits for another of its streams (`main`): ",
             "no cycle: ",
         ] {
@@ -245,7 +245,7 @@ fn a_rank_that_has_dropped_a_half_is_reported() {
         let inbox = exposed.wait(&s).unwrap();
         s.synchronize().unwrap();
         let waits = (world.rank() == 0).then(|| inbox.post(&s).unwrap().wait(&s).unwrap());
-        let dropped = "rank 1: nothing, and it has dropped its outbox of window `w`, world#0";
+        let dropped = "rank 1: nothing, and it has dropped its outbox of window `w`, number 0";
         wait_for_report(&world, |report| report.contains(dropped));
         world.all_gather("seen", Vec::new()).unwrap();
         drop(waits);
@@ -290,7 +290,7 @@ fn the_lowest_rank_that_remains_reports() {
     let parts = [
         "rank 0: has left the job",
         "rank 1: has left",
-        "rank 2: rank 3, its post (window `w`, world#0, ",
+        "rank 2: rank 3, its post (window `w`, number 0, ",
         "cycle: rank 2 -> rank 3 -> rank 2",
     ];
     let (said, both) = (AtomicUsize::new(0), Barrier::new(2));

@@ -77,7 +77,7 @@ fn tokens_say_of_which_window_they_are() {
         said
     });
     let half = |token: &str| {
-        let of = r#"window: "w", id: world#0, element: f64, device: "host", rank: 1, peers: [0]"#;
+        let of = r#"window: "w", id: number 0, element: f64, device: "host", rank: 1, peers: [0]"#;
         format!("{token} {{ {of}, .. }}")
     };
     let expected = [
@@ -87,8 +87,8 @@ fn tokens_say_of_which_window_they_are() {
         &half("Exposed"),
         &half("Access"),
         "Slots { element: f64, lengths: [3] }",
-        r#"Barrier { name: "all", id: world#1, device: "host", .. }"#,
-        r#"AllReduce { name: "sum", id: Some(world#2), element: u32, device: "host", len: 5, .. }"#,
+        r#"Barrier { name: "all", id: number 1, device: "host", .. }"#,
+        r#"AllReduce { name: "sum", id: Some(number 2), element: u32, device: "host", len: 5, .. }"#,
     ];
     assert_eq!(said[1], expected);
 }

@@ -429,7 +429,7 @@ fn what_is_refused_leaves_it_as_it_was() {
         }
         let error = reduce.reduce(&s, &mut x, Op::BitOr).unwrap_err();
         let text = error.to_string();
-        assert!(text.starts_with("window `energy` (world#0): "), "{text}");
+        assert!(text.starts_with("window `energy` (number 0): "), "{text}");
         assert!(
             matches!(
                 error,

@@ -72,7 +72,7 @@ fn the_report_names_windows_and_cycles() {
     let text = report_of(4, &answers);
     assert!(
         text.contains(
-            "rank 0: rank 1, its post (window `halo`, world#5, epoch 7, stream `s`, enqueued at src/main.rs:12:5, for 31000 ms)"
+            "rank 0: rank 1, its post (window `halo`, number 5, epoch 7, stream `s`, enqueued at src/main.rs:12:5, for 31000 ms)"
         ),
         "{text}"
     );
@@ -152,7 +152,7 @@ fn who_has_dropped_what_others_wait_for_is_named() {
         report_of(2, &BTreeMap::from([(0, waits_for(1)), (1, late)]))
     };
     let text = report([(4, HalfKind::Inbox), (5, HalfKind::Inbox)]);
-    let dropped = "rank 1: nothing, and it has dropped its inbox of window `halo`, world#5";
+    let dropped = "rank 1: nothing, and it has dropped its inbox of window `halo`, number 5";
     assert!(text.contains(dropped), "{text}");
     let text = report([(4, HalfKind::Inbox), (5, HalfKind::Outbox)]);
     assert!(text.contains(&format!("rank 1: {NOTHING}\n")), "{text}");

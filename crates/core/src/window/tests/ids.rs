@@ -49,8 +49,8 @@ fn errors_name_the_window_by_its_id() {
         let first = open();
         drop(first);
         let (inbox, outbox) = open();
-        let named = "window `w` (world#1)";
-        assert!(format!("{inbox:?}").contains("world#1"), "{inbox:?}");
+        let named = "window `w` (number 1)";
+        assert!(format!("{inbox:?}").contains("number 1"), "{inbox:?}");
         if world.rank() == 0 {
             drop(outbox.start());
             let revoked = inbox.post(&s).map(drop).unwrap_err().to_string();

@@ -37,7 +37,7 @@ fn peers_hear_of_an_operation_that_was_refused() {
         } else {
             let waited = inbox.post(&s).and_then(|exposed| exposed.wait(&s));
             let told = cause(waited.map(drop).and_then(|()| s.synchronize())).to_string();
-            let refused = "refused: window `halo` (world#0): elements 0..5 do not fit";
+            let refused = "refused: window `halo` (number 0): elements 0..5 do not fit";
             assert!(
                 told.contains("dropped an `Access`") && told.contains(refused),
                 "{told}"

@@ -458,7 +458,10 @@ fn what_is_said_of_another_window_is_a_mismatch_for_all() {
     let text = |heard: Result<Vec<((), _)>>| heard.unwrap_err().to_string();
     for mine in [&x, &y] {
         let error = text(heard(mine, all(&y, succeeds()), Ok(())));
-        assert!(error.contains("`w` (world#0) and `w` (world#1)"), "{error}");
+        assert!(
+            error.contains("`w` (number 0) and `w` (number 1)"),
+            "{error}"
+        );
     }
     let error = text(heard(&x, all(&x, fails()), Ok(())));
     assert!(

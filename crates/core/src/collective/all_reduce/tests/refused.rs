@@ -138,7 +138,7 @@ fn of_a_rank_that_leaves_all_others_hear() {
     for rank in [0, 2] {
         let text = results[rank].as_ref().unwrap_err().to_string();
         assert!(
-            text.contains("window `energy` (world#0), epoch 2"),
+            text.contains("window `energy` (number 0), epoch 2"),
             "{text}"
         );
     }
