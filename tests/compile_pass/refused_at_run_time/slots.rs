@@ -53,7 +53,13 @@ fn an_error_is_printed_in_words() -> Result<()> {
     let (to, id) = (slot(&outbox), outbox.id());
     let mut epoch = outbox.start();
     let error = epoch.put(&src, to).expect_err("it is too long");
-    let words = format!("window `w` ({id}): elements 0..9 do not fit in outbound slot 0 (declared by rank 0) of 4 elements");
+    let Error::Epoch(EpochError::OutOfBounds { slot: long, .. }) = &error else {
+        panic!("{error}");
+    };
+    let declared = long.declared;
+    let words = format!(
+        "window `w` ({id}): elements 0..9 do not fit in the slot of rank 0 with key 0 (declared at {declared}), which has 4 elements"
+    );
     assert_eq!(error.to_string(), words);
     assert_eq!(format!("{error:?}"), words);
     assert_eq!(format!("{:?}", Rejected { error, value: () }), words);
@@ -102,16 +108,17 @@ fn slots_of_another_epoch() -> Result<()> {
     let (to, id) = (slot(&outbox), outbox.id());
     let mut epoch = outbox.start();
     let twice = epoch.take([to, to]).expect_err("it is one slot");
-    let words = format!("window `w` ({id}): outbound slot 0, to rank 0, is taken twice in one epoch");
-    assert_eq!(twice.to_string(), words);
+    let said = twice.to_string();
+    let begin = format!("window `w` ({id}): the slot of rank 0 with key 0 (declared at ");
+    assert!(said.starts_with(&begin) && said.ends_with(") is taken twice in one epoch"), "{said}");
     // That took nothing.
     let [kept] = epoch.take([to])?;
-    assert!(matches!(epoch.take([to]), Err(Error::Epoch(EpochError::SlotTaken { rank: 0, slot: 0, .. }))));
+    assert!(matches!(epoch.take([to]), Err(Error::Epoch(EpochError::SlotTaken { .. }))));
     let outbox = epoch.complete(&s)?;
     let exposed = exposed.wait(&s)?.post(&s)?;
     let mut epoch = outbox.start();
     let expired = epoch.put(&src, kept);
-    assert!(matches!(expired, Err(Error::Epoch(EpochError::SlotExpired { rank: 0, slot: 0, .. }))));
+    assert!(matches!(expired, Err(Error::Epoch(EpochError::SlotExpired { .. }))));
     let [again] = epoch.take([to])?;
     epoch.put(src.slice(0..2)?, again.at(1))?;
     // A taken handle has no more rights than a plain one.
@@ -120,7 +127,7 @@ fn slots_of_another_epoch() -> Result<()> {
     let Err(Rejected { error, .. }) = epoch.try_complete(&s) else {
         panic!("it was completed");
     };
-    assert!(matches!(error, Error::Epoch(EpochError::Overlap { rank: 0, slot: 0, .. })), "{error}");
+    assert!(matches!(error, Error::Epoch(EpochError::Overlap { .. })), "{error}");
     drop(exposed);
     Ok(())
 }
@@ -133,7 +140,8 @@ fn one_slot_twice() -> Result<()> {
     let mut window = SlotWindow::<f64>::new("w").buffers(Buffers::Single);
     window.slot_from(0, 0, 3);
     window.slot_from(0, 1, 4);
-    let [_, to] = [0, 1].map(|key| window.slot_to(0, key));
+    window.slot_to(0, 0);
+    let (to, line) = (window.slot_to(0, 1), line!());
     let (inbox, outbox) = window.open(&s)?;
     let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     let mut epoch = outbox.start();
@@ -145,10 +153,10 @@ fn one_slot_twice() -> Result<()> {
     epoch.put(src.slice(0..3)?, to)?;
     epoch.put(src.slice(0..2)?, to.at(2))?;
     let error = exchange(&s, inbox, epoch).expect_err("two puts touch element 2");
-    let words = format!(
-        "window `w` ({id}): outbound slot 1, to rank 0, is used twice in one epoch: two operations touch its elements 2..3"
-    );
-    assert_eq!(error.to_string(), words);
+    let said = error.to_string();
+    let begin = format!("window `w` ({id}): the slot of rank 0 with key 1 (declared at {}:{line}:", file!());
+    let end = ") is used twice in one epoch: two operations touch its elements 2..3";
+    assert!(said.starts_with(&begin) && said.ends_with(end), "{said}");
     Ok(())
 }
 

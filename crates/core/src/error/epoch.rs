@@ -2,6 +2,7 @@
 
 use tidegate_hal::batch::{Awaited, Op};
 
+use super::slot_name::SlotName;
 use super::window_name::WindowName;
 
 /// An epoch, or an operation of one, does not fit the declaration of its window, or cannot be enqueued. Correct the
@@ -43,39 +44,35 @@ pub enum EpochError {
         slot: u32,
     },
     /// One epoch takes a handle twice.
-    #[error("window {window}: outbound slot {slot}, to rank {rank}, is taken twice in one epoch")]
+    #[error("window {window}: {slot} is taken twice in one epoch")]
     SlotTaken {
         /// The window of the epoch.
         window: WindowName,
-        /// The rank that the slot leads to.
-        rank: usize,
-        /// The slot's number.
-        slot: u32,
+        /// The slot.
+        slot: Box<SlotName>,
     },
     /// A handle that was taken in one epoch is used in another.
-    #[error(
-        "window {window}: outbound slot {slot}, to rank {rank}, was taken in another epoch: take it again in each epoch"
-    )]
+    #[error("window {window}: {slot} was taken in another epoch: take it again in each epoch")]
     SlotExpired {
         /// The window of the epoch.
         window: WindowName,
-        /// The rank that the slot leads to.
-        rank: usize,
-        /// The slot's number.
-        slot: u32,
+        /// The slot.
+        slot: Box<SlotName>,
     },
     /// The operation has more elements than fit.
-    #[error("window {window}: elements {first}..{end} do not fit in {what} of {len} elements")]
+    #[error(
+        "window {window}: elements {first}..{end} do not fit in {slot}, which has {len} {}", if *.len == 1 { "element" } else { "elements" }
+    )]
     OutOfBounds {
         /// The window of the epoch.
         window: WindowName,
-        /// The memory that was addressed: a slot, or the memory of a rank.
-        what: String,
+        /// The slot, range, layout or memory of a rank that was addressed.
+        slot: Box<SlotName>,
         /// The first element of the operation.
         first: usize,
         /// One past the last element of the operation.
         end: usize,
-        /// How many elements the memory has.
+        /// How many elements it has.
         len: usize,
     },
     /// Source and destination differ in the number of elements.
@@ -91,15 +88,13 @@ pub enum EpochError {
     /// Two operations of one epoch touch the same elements. That is allowed only if both read, or if both accumulate
     /// with the same operation.
     #[error(
-        "window {window}: outbound slot {slot}, to rank {rank}, is used twice in one epoch: two operations touch its elements {first}..{end}"
+        "window {window}: {slot} is used twice in one epoch: two operations touch its elements {first}..{end}"
     )]
     Overlap {
         /// The window of the epoch.
         window: WindowName,
-        /// The rank that the slot leads to.
-        rank: usize,
-        /// The slot's number.
-        slot: u32,
+        /// The slot.
+        slot: Box<SlotName>,
         /// The first element of the overlap, in elements of the slot.
         first: usize,
         /// One past the last element of the overlap.
@@ -125,23 +120,23 @@ pub enum EpochError {
     },
     /// The slot was declared as a layout, and the operation has a second layout for its destination.
     #[error(
-        "window {window}: outbound slot {slot} was declared as a layout, so a put to it cannot choose elements by another layout: declare that layout instead"
+        "window {window}: a put to {slot} cannot choose elements by another layout: declare that layout instead"
     )]
     LayoutOfLayout {
         /// The window of the epoch.
         window: WindowName,
-        /// The slot's number.
-        slot: u32,
+        /// The declared layout.
+        slot: Box<SlotName>,
     },
     /// The slot was declared as a layout, and the put is counted.
     #[error(
-        "window {window}: outbound slot {slot} was declared as a layout, but counted elements lie side by side: declare a range"
+        "window {window}: a put to {slot} cannot be counted, since counted elements lie side by side: declare a range"
     )]
     CountedToLayout {
         /// The window of the epoch.
         window: WindowName,
-        /// The slot's number.
-        slot: u32,
+        /// The declared layout.
+        slot: Box<SlotName>,
     },
     /// An operand, the result or the destination of an atomic operation has a layout. Their elements must lie side by
     /// side.

@@ -10,6 +10,7 @@ mod open;
 mod rejected;
 mod room;
 mod window_name;
+mod slot_name;
 
 pub use cause::{Cause, WaitFailed};
 pub use epoch::EpochError;
@@ -20,6 +21,7 @@ pub use open::{AllReduceLimit, Declared, Disagreement, Property, WindowError};
 pub use rejected::Rejected;
 pub(crate) use room::{no_memory, push, reserved};
 pub use window_name::WindowName;
+pub use slot_name::SlotName;
 
 use std::fmt;
 

@@ -177,7 +177,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         if dest.first > edge.len || extent > edge.len - dest.first {
             match &edge.layout {
                 Some(layout) => fits_layout(body, layout, &draft())?,
-                None => return Err(too_long(body, K::KIND, &draft(), extent)),
+                None => return Err(too_long(body, &draft(), extent, edge.len)),
             }
         }
         let direct = edge.is_direct();

@@ -1,12 +1,15 @@
 //! Opening windows.
 
 use std::collections::BTreeMap;
+use std::iter::repeat;
+use std::panic::Location;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{Awaited, Landed, QUANTUM, Tag};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::far;
 use tidegate_hal::memory::{Block as _, Ptr};
+use tidegate_hal::site::CallSite;
 
 use super::check::check;
 use super::declare::Window;
@@ -24,7 +27,7 @@ use crate::element::Element;
 use crate::epochs::Epochs;
 #[cfg(doc)]
 use crate::error::Error;
-use crate::error::{EpochError, Result};
+use crate::error::{EpochError, Result, SlotName};
 use crate::footprint::Footprint;
 use crate::ground::{fresh_id, visited};
 use crate::half_kind::HalfKind;
@@ -245,6 +248,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let meeting = Meeting {
             at_targets,
             layouts: self.layouts,
+            sites: self.sites,
             all,
             shapes,
             watched,
@@ -266,6 +270,8 @@ struct Meeting<D: Device> {
     at_targets: Vec<Option<usize>>,
     /// The outbound slots of this rank that are layouts, by number.
     layouts: BTreeMap<u32, Chosen>,
+    /// The program's calls that declared the outbound slots.
+    sites: Vec<CallSite>,
     shapes: Vec<Shape>,
     watched: Arc<Watched<D>>,
     routes: Routes<D>,
@@ -417,13 +423,16 @@ impl<D: Device> Meeting<D> {
         let memory = own.byte_add(shape.data());
         let table = Table::new(world.device(), &entries, memory, mine.memory)?;
         let mut layouts = self.layouts;
+        // No program declares the slots of a barrier or an all-reduce, and no operation on them is refused.
+        let sites = self.sites.into_iter().chain(repeat(Location::caller()));
         let edges = mine
             .outbound
             .iter()
             .zip(0u32..)
             .zip(&shape.staging)
             .zip(&self.at_targets)
-            .map(|(((out, number), staging), at_target)| {
+            .zip(sites)
+            .map(|((((out, number), staging), at_target), declared)| {
                 visited();
                 let (target, there) = (&self.all[out.target], &self.shapes[out.target]);
                 let lane = index_of(out.target, &shape.targets);
@@ -442,6 +451,18 @@ impl<D: Device> Meeting<D> {
                     Kind::Atomic => (0, target.memory),
                 };
                 let by_nic = by_nic[out.target];
+                let name = SlotName {
+                    what: match (K::KIND, &layout) {
+                        (Kind::Slot, _) => "slot",
+                        (Kind::Range, None) => "range",
+                        (Kind::Range, Some(_)) => "layout",
+                        (Kind::Atomic, _) => "memory",
+                    },
+                    rank: out.target,
+                    key: (K::KIND == Kind::Slot).then_some(out.key),
+                    index: number,
+                    declared,
+                };
                 Edge {
                     lane,
                     base: if by_nic {
@@ -460,6 +481,7 @@ impl<D: Device> Meeting<D> {
                     len,
                     taken: 0,
                     layout,
+                    name: Box::new(name),
                 }
             });
         let edges = edges.collect();

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_hal::batch::Shape;
 use tidegate_hal::device::Device;
+use tidegate_hal::site::CallSite;
 
 use super::describe::{Description, Inbound, Outbound, Purpose};
 use super::handle::{In, Out};
@@ -88,6 +90,8 @@ pub struct Window<T, K> {
     pub(super) refused: Option<Error>,
     /// For outbound slots that are layouts, by their numbers: the elements, in their order.
     pub(super) layouts: BTreeMap<u32, Chosen>,
+    /// For each outbound slot, the program's call that declared it.
+    pub(super) sites: Vec<CallSite>,
     marker: PhantomData<fn(T, K)>,
 }
 
@@ -176,6 +180,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             throttle: Throttle::default(),
             refused: None,
             layouts: BTreeMap::new(),
+            sites: Vec::new(),
             marker: PhantomData,
         }
     }
@@ -228,7 +233,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
 
 impl<T, K> Window<T, K> {
     /// Adds an outbound slot, which leads to another rank's memory.
+    #[track_caller]
     fn outbound(&mut self, outbound: Outbound) -> Out<T> {
+        self.sites.push(Location::caller());
         let all = &mut self.description.outbound;
         all.push(outbound);
         Out::new(self.id, all.len() - 1)
@@ -304,6 +311,7 @@ impl<T> Window<T, BySlot> {
     /// let mut window = SlotWindow::<f64>::new("halo");
     /// let faces = [0, 1].map(|key| window.slot_to(3, key)); // the slots that rank 3 has for this rank
     /// ```
+    #[track_caller]
     pub fn slot_to(&mut self, target: usize, key: u64) -> Out<T> {
         self.outbound(Outbound {
             target,
@@ -325,6 +333,7 @@ impl<T> Window<T, BySlot> {
     /// let mut window = SlotWindow::<f64>::new("halo");
     /// let face = window.slot_to_with_len(3, 0, 64); // rank 3 must say 64, too
     /// ```
+    #[track_caller]
     pub fn slot_to_with_len(&mut self, target: usize, key: u64, len: usize) -> Out<T> {
         self.outbound(Outbound {
             target,
@@ -395,6 +404,7 @@ impl<T> Window<T, ByRange> {
     /// let mut window = RangeWindow::<f64>::new("block", 1000);
     /// let halves = [0..500, 500..1000].map(|range| window.range_to(1, range));
     /// ```
+    #[track_caller]
     pub fn range_to(&mut self, target: usize, range: Range<usize>) -> Out<T> {
         self.outbound(Outbound {
             target,
@@ -449,6 +459,7 @@ impl<T> Window<T, ByRange> {
     /// assert_eq!(inbox.host_mut(&s)?, [1, 2, 1, 2, 1, 2]);
     /// # Ok(()) });
     /// ```
+    #[track_caller]
     pub fn layout_to<D: Device>(&mut self, target: usize, layout: &Layout<D>) -> Out<T> {
         let elements = layout.footprint().unwrap_or_else(|error| {
             self.refuse(error);
@@ -512,6 +523,7 @@ impl<T> Window<T, Atomic> {
     /// let mut window = AtomicWindow::<u64>::new("counters", 16);
     /// let of_rank_0 = window.target(0); // `of_rank_0.at(3)` is its element 3
     /// ```
+    #[track_caller]
     pub fn target(&mut self, rank: usize) -> Out<T> {
         // The handle covers all of the memory. Its length is known when the target has told it.
         self.outbound(Outbound {

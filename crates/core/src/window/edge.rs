@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate_hal::batch::Landing;
 use tidegate_hal::memory::Ptr;
 
+use crate::error::SlotName;
 use crate::layout::Chosen;
 use crate::nic::{Tickets, Touch};
 
@@ -31,6 +32,8 @@ pub(super) struct Edge {
     pub(super) layout: Option<Box<Chosen>>,
     /// The last epoch that took the handle, to use it once.
     pub(super) taken: u64,
+    /// Its name in errors. It has a place of its own, since no epoch without an error looks at it.
+    pub(super) name: Box<SlotName>,
 }
 
 /// The staged memory of an edge: as long as the edge, with the same number of buffers.

@@ -215,8 +215,7 @@ fn validate<D: Device>(
                 // No two slots or ranges of a target share memory, so one of them was used twice.
                 return Err(Error::Epoch(EpochError::Overlap {
                     window: half.window.named(),
-                    rank: half.peers[lane].rank,
-                    slot: edge,
+                    slot: edges[edge as usize].name.clone(),
                     first,
                     end: end.min(until),
                 }));

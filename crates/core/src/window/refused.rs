@@ -2,10 +2,9 @@
 
 use tidegate_hal::device::Device;
 
-use super::Kind;
 use super::note::{Draft, What};
 use super::outbox::OutboxBody;
-use crate::error::{EpochError, Error, Result};
+use crate::error::{EpochError, Error, Result, SlotName, WindowName};
 use crate::layout::Chosen;
 
 #[cold]
@@ -16,16 +15,20 @@ pub(super) fn foreign_slot<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error 
 
 #[cold]
 pub(super) fn slot_taken<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
-    let window = body.half.window.named();
-    let rank = body.half.peers[body.edges[slot as usize].lane].rank;
-    Error::Epoch(EpochError::SlotTaken { window, rank, slot })
+    let (window, slot) = named(body, slot);
+    Error::Epoch(EpochError::SlotTaken { window, slot })
 }
 
 #[cold]
 pub(super) fn slot_expired<D: Device>(body: &OutboxBody<D>, slot: u32) -> Error {
-    let window = body.half.window.named();
-    let rank = body.half.peers[body.edges[slot as usize].lane].rank;
-    Error::Epoch(EpochError::SlotExpired { window, rank, slot })
+    let (window, slot) = named(body, slot);
+    Error::Epoch(EpochError::SlotExpired { window, slot })
+}
+
+/// The names of the window and of one of its slots.
+fn named<D: Device>(body: &OutboxBody<D>, slot: u32) -> (WindowName, Box<SlotName>) {
+    let slot = &body.edges[slot as usize];
+    (body.half.window.named(), slot.name.clone())
 }
 
 /// Checks whether an operation fits an edge that is a layout.
@@ -35,29 +38,21 @@ pub(super) fn fits_layout<D: Device>(
     layout: &Chosen,
     draft: &Draft<'_, D>,
 ) -> Result<()> {
-    let (window, slot) = (|| body.half.window.named(), draft.edge);
     if draft.remote_layout.is_some() {
-        let window = window();
+        let (window, slot) = named(body, draft.edge);
         return Err(Error::Epoch(EpochError::LayoutOfLayout { window, slot }));
     }
     if matches!(draft.what, What::PutCounted { .. }) {
-        let window = window();
+        let (window, slot) = named(body, draft.edge);
         return Err(Error::Epoch(EpochError::CountedToLayout { window, slot }));
     }
     let (first, len) = (draft.first, layout.count);
     if first > len || draft.count > len - first {
-        let rank = body.half.peers[body.edges[slot as usize].lane].rank;
-        return Err(Error::Epoch(EpochError::OutOfBounds {
-            window: window(),
-            what: format!("outbound slot {slot} (a layout of rank {rank})"),
-            first,
-            end: first.saturating_add(draft.count),
-            len,
-        }));
+        return Err(too_long(body, draft, draft.count, len));
     }
     if draft.local_layout.is_some() && draft.count != len {
         return Err(Error::Epoch(EpochError::CountMismatch {
-            window: window(),
+            window: body.half.window.named(),
             src: draft.count,
             dst: len,
         }));
@@ -65,25 +60,20 @@ pub(super) fn fits_layout<D: Device>(
     Ok(())
 }
 
+/// An operation of `extent` elements, in memory of `len` elements.
 #[cold]
 pub(super) fn too_long<D: Device>(
     body: &OutboxBody<D>,
-    kind: Kind,
     draft: &Draft<'_, D>,
     extent: usize,
+    len: usize,
 ) -> Error {
-    let edge = &body.edges[draft.edge as usize];
-    let (slot, rank) = (draft.edge, body.half.peers[edge.lane].rank);
-    let what = match kind {
-        Kind::Slot => format!("outbound slot {slot} (declared by rank {rank})"),
-        Kind::Range => format!("outbound slot {slot} (a range of rank {rank})"),
-        Kind::Atomic => format!("the memory of rank {rank}"),
-    };
+    let (window, slot) = named(body, draft.edge);
     Error::Epoch(EpochError::OutOfBounds {
-        window: body.half.window.named(),
-        what,
+        window,
+        slot,
         first: draft.first,
         end: draft.first.saturating_add(extent),
-        len: edge.len,
+        len,
     })
 }

@@ -1,5 +1,6 @@
 //! A stage must send what the stream has copied with it, however puts are cut.
 
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use super::super::note::{What, lower_note};
 use super::super::programs::staged_transfers;
 use super::super::{Buffers, BySlot, Inbox, Outbox, SlotWindow};
 use super::*;
+use crate::error::SlotName;
 use crate::{Layout, On, Region, Result, Route, Stream, World, WorldOptions};
 
 struct Rng(u64);
@@ -52,6 +54,13 @@ fn edge(lane: usize, base: Ptr, offset: usize, len: usize) -> Edge {
         flip: 0,
         len,
         taken: 0,
+        name: Box::new(SlotName {
+            what: "slot",
+            rank: lane,
+            key: Some(0),
+            index: 0,
+            declared: Location::caller(),
+        }),
     }
 }
 
