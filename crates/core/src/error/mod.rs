@@ -7,10 +7,11 @@ mod cause;
 mod epoch;
 mod misuse;
 mod open;
+mod other;
 mod rejected;
 mod room;
-mod window_name;
 mod slot_name;
+mod window_name;
 
 pub use cause::{Cause, WaitFailed};
 pub use epoch::EpochError;
@@ -20,8 +21,8 @@ pub use misuse::{
 pub use open::{AllReduceLimit, Declared, Disagreement, Property, WindowError};
 pub use rejected::Rejected;
 pub(crate) use room::{no_memory, push, reserved};
-pub use window_name::WindowName;
 pub use slot_name::SlotName;
+pub use window_name::WindowName;
 
 use std::fmt;
 
@@ -49,6 +50,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The error of every call. The variant tells what a program can do about it. Most variants contain an enum with the
 /// details. `Debug` prints the same text as `Display`; to print the parts, match the variant.
+///
+/// In a function that returns this error, `?` takes errors of other libraries if [`Error::other`] wraps them.
 ///
 /// # Examples
 ///
@@ -148,16 +151,20 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Wraps an error of the program's own, or of another library. Use it in a function that must return this crate's
+    /// Wraps an error of the program's own, or of another library. Use it in a function that returns this crate's
     /// error, such as a step that [`capture`](crate::Stream::capture) runs.
     ///
     /// ```
-    /// # use tidegate::Error;
-    /// let number = |text: &str| text.parse::<u32>().map_err(Error::other);
-    /// let error = number("many").unwrap_err();
-    /// assert_eq!(error.to_string(), "invalid digit found in string");
-    /// let Error::Other(inner) = error else { panic!("it is the program's") };
-    /// assert!(inner.is::<std::num::ParseIntError>());
+    /// use tidegate::host::prelude::*;
+    ///
+    /// fn load(world: &World, path: &str) -> Result<Region<u8>> {
+    ///     let bytes = std::fs::read(path).map_err(Error::other)?;
+    ///     Region::from_slice(world, &bytes)
+    /// }
+    /// # tidegate::doc::ranks(1, |world| {
+    /// let Err(Error::Other(inner)) = load(&world, "no such file") else { panic!("it is not there") };
+    /// assert!(inner.is::<std::io::Error>());
+    /// # Ok(()) });
     /// ```
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Error::Other(error.into())
