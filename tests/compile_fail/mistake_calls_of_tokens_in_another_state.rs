@@ -7,6 +7,8 @@ fn main() -> Result<()> {
     let (mut inbox, outbox) = window.open(&s)?;
     let x = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     outbox.put(&x, to)?;
+    let inbox = inbox.wait(&s)?;
+    let outbox = outbox.complete(&s)?;
     let exposed = inbox.post(&s)?;
     println!("{}", exposed.read(&s)?.slot(from)[0]);
     println!("{}", exposed.slot(from)[0]);

@@ -23,6 +23,15 @@ use crate::stream::Stream;
 )]
 pub trait SeenAsItIs {}
 
+/// A bound that no inbox fulfils.
+#[diagnostic::on_unimplemented(
+    message = "a wait ends an exposure, and this inbox is not exposed",
+    label = "not a call of an inbox",
+    note = "`let exposed = inbox.post(&s)?;` exposes the inbox, and `let inbox = exposed.wait(&s)?;` waits for what its origins put",
+    note = "`inbox.expose(&s)?` does both, and `exchange(&s, inbox, epoch)?` also completes an epoch"
+)]
+pub trait IsExposed {}
+
 /// A bound that no exposed inbox fulfils.
 #[diagnostic::on_unimplemented(
     message = "exposed memory belongs to its origins until they are waited for",
@@ -65,8 +74,12 @@ not_here! {
     <T: Element, D: Device> InboxView<'_, 's, T, D>, SeenAsItIs {
         fn slot(&self, In<T>) -> &[T];
     }
+    <T: Element, D: Device, K: Discipline> Inbox<'s, T, D, K>, IsExposed {
+        fn wait(&self, &Stream<'s, D>) -> Result<Inbox<'s, T, D, K>>;
+    }
     <T: Element, D: Device, K: Discipline> Exposed<'s, T, D, K>, WaitedFor {
         fn slot(&self, In<T>) -> &[T];
+        fn post(&self, &Stream<'s, D>) -> Result<Exposed<'s, T, D, K>>;
         fn view(&self) -> InboxView<'_, 's, T, D>;
         fn read(&self, &Stream<'s, D>) -> Result<Slots<'_, T>>;
         fn host_mut(&self, &Stream<'s, D>) -> Result<&mut [T]>;
@@ -75,5 +88,6 @@ not_here! {
         fn put(&self, impl Sized, impl Sized) -> Result<()>;
         fn get(&self, impl Sized, impl Sized) -> Result<()>;
         fn accumulate(&self, impl Sized, impl Sized, super::Op) -> Result<()>;
+        fn complete(&self, &Stream<'s, D>) -> Result<Outbox<'s, T, D, K>>;
     }
 }
