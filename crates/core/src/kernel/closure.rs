@@ -59,6 +59,23 @@ no_kernel_of! {
     &mut Inbox<'s, T, D, K>;
 }
 
+/// Two types that have no values. Both could be the arguments of any kernel, for all that the compiler knows before it
+/// has looked at them. So it cannot guess the arguments of a launch from the kernel. If it did, it would report each
+/// wrong argument by itself, and refuse a closure of two arguments that a function has returned.
+pub enum Undecided<const OR: bool> {}
+
+macro_rules! undecided {
+    ($($or:literal)*) => {$(
+        impl<'s, D: ClosureDevice, F> Kernel<'s, D, Undecided<$or>> for F {
+            fn enqueue(self, _: &Stream<'s, D>, arguments: Undecided<$or>) -> Result<()> {
+                match arguments {}
+            }
+        }
+    )*};
+}
+
+undecided!(false true);
+
 fn enqueue_closure<D, L, F>(stream: &Stream<'_, D>, lowered: L, kernel: F) -> Result<()>
 where
     D: ClosureDevice,

@@ -21,10 +21,8 @@ impl<'s, D: Device> Stream<'s, D> {
     /// data that is only read (a table, a sparse matrix) in an `Arc`, like `examples/cg.rs`.
     ///
     /// Write the types of a closure's arguments (or the compiler says "implementation of `FnOnce` is not general
-    /// enough"), and move what it captures: `s.launch(move |x: &mut [f64]| x[0] = dt, &mut src)?`. A closure of two or
-    /// more arguments that a function has returned as `impl Fn(&[f64], &mut [f64]) + Clone + Send + 'static` must be
-    /// wrapped in another closure: `let k = axpy(dt); s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut
-    /// y))?`.
+    /// enough"), and move what it captures: `s.launch(move |x: &mut [f64]| x[0] = dt, &mut src)?`. A function can
+    /// return a kernel as `impl Fn(&[f64], &mut [f64]) + Clone + Send + 'static`.
     ///
     /// On GPUs a kernel is a function of [`kernel!`](crate::kernel!), over a grid.
     ///
@@ -48,7 +46,12 @@ impl<'s, D: Device> Stream<'s, D> {
     ///     }
     /// };
     /// s.launch(scale, (&x, &mut y, 10.0))?;
-    /// assert_eq!(y.into_host(s)?[..], [10.0, 20.0]);
+    /// // A kernel that a function makes:
+    /// fn add(dt: f64) -> impl Fn(&[f64], &mut [f64]) + Clone + Send + 'static {
+    ///     move |x, y| y.iter_mut().zip(x).for_each(|(y, x)| *y += dt * x)
+    /// }
+    /// s.launch(add(0.5), (&x, &mut y))?;
+    /// assert_eq!(y.into_host(s)?[..], [10.5, 21.0]);
     /// # Ok(()) });
     /// ```
     #[track_caller]

@@ -69,7 +69,6 @@ use crate::stream::Stream;
     note = "on the host a kernel is a `Fn` over the views: `&mut [T]` for `&mut Region<T, _>`, `&[T]` for `&Region<T, _>`, `Slots<'_, T>` for an inbox view",
     note = "its arguments are on the kernel's stream (`region.on(&stream)?`), and borrowed: `&mut region`, `&region`, `inbox.view()`, or a tuple of them and of numbers",
     note = "write the types of a closure's arguments, `move` what it captures, and let it capture only `Clone + Send + 'static` values",
-    note = "a closure of two or more arguments that a function has returned as `impl Fn` goes inside another: `let k = make(); s.launch(move |x: &[f64], y: &mut [f64]| k(x, y), (&x, &mut y))`",
     note = "a kernel has at most 16 arguments: put several arrays into one region, or capture data that the host only reads in an `Arc`",
     note = "a function of `kernel!` takes exactly the declared types, in that order: `&mut [T]` from `&mut region`, `&[T]` from `&region`, `Slots<T>` from `inbox.view()`, numbers of the same type"
 )]

@@ -90,7 +90,10 @@ macro_rules! stream {
         // SAFETY: it is the only guard of this `Id`, which nothing else can name.
         #[allow(clippy::redundant_pattern)]
         let guard @ _ = unsafe { $crate::__private::Guard::of(id) };
-        $crate::__private::named!(mut $name = $crate::UnboundStream::bind(unbound, guard, $crate::__private::stringify!($name)));
+        $crate::__private::named!(
+            mut $name =
+                $crate::UnboundStream::bind(unbound, guard, $crate::__private::stringify!($name))
+        );
         // This is dropped before the stream, so the stream may be borrowed for as long as its brand lasts. It has the
         // stream's name, which the caller's program cannot see. So an error about two streams that are mixed up names
         // both.
