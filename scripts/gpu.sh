@@ -207,13 +207,13 @@ if wanted checks && [ "$device" != host ]; then
     for test in $(timeout 60 "$bin/gpu" --list --ignored 2>/dev/null | sed -n 's/: test$//p' | grep -v '::a_rank$\|::refused::'); do
         extra=()
         case $test in
-            *schedules*) extra=(TIDEGATE_CUDA_WAITING_STREAMS=24) ;;
+            *schedules*) extra=(TIDEGATE_GPU_WAITING_STREAMS=24) ;;
         esac
         step "check-${test//:/_}" "$ranks" 5 180 env ${extra[@]+"${extra[@]}"} "$bin/gpu" --ignored --exact "$test" --nocapture
         # Epochs and failures once more with gates, which processes use that share a GPU.
         case $test in
             *::epochs::* | *::failure::*)
-                step "check-gates-${test//:/_}" "$ranks" 5 180 env TIDEGATE_CUDA_GATES=always "$bin/gpu" --ignored --exact "$test" --nocapture
+                step "check-gates-${test//:/_}" "$ranks" 5 180 env TIDEGATE_GPU_GATES=always "$bin/gpu" --ignored --exact "$test" --nocapture
                 ;;
             *::processes::many_epochs*)
                 if [ "${#mps[@]}" != 0 ]; then
@@ -278,7 +278,7 @@ if wanted ours; then
                 # shellcheck disable=SC2086 # words are meant
                 measure "puts-$bytes" 2 5 90 $puts
                 # shellcheck disable=SC2086
-                TIDEGATE_CUDA_COPY_ENGINE_FROM=never measure "puts-$bytes-blocks" 2 5 90 $puts
+                TIDEGATE_GPU_COPY_ENGINE_FROM=never measure "puts-$bytes-blocks" 2 5 90 $puts
             done
         fi
     fi

@@ -135,7 +135,7 @@ pub mod hal {
     #[cfg(feature = "cuda")]
     pub mod cuda {
         #[doc(inline)]
-        pub use tidegate_cuda::{CudaEvent, CudaFunction, CudaGraph, CudaModule, Shared};
+        pub use tidegate_cuda::{CudaEvent, CudaFunction, CudaGraph, CudaModule, StreamState};
     }
 }
 

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use tidegate::cuda::Cuda;
 use tidegate::cuda::CudaStream;
-use tidegate::cuda::gpu::{EARLY, GATES, QUEUES};
+use tidegate::cuda::QUEUES;
+use tidegate::cuda::gpu::{EARLY, GATES};
 use tidegate::cuda::prelude::*;
 use tidegate::error::DeviceError;
 use tidegate::kernel::Parameters;

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidegate::cuda::gpu::{COPY_ENGINE_FROM, QUEUES};
+use tidegate::cuda::QUEUES;
+use tidegate::cuda::gpu::COPY_ENGINE_FROM;
 use tidegate::cuda::prelude::*;
 
 use super::common::W;

@@ -20,7 +20,8 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 use tidegate::cuda::Cuda;
-use tidegate::cuda::gpu::{COPY_ENGINE_FROM, GATES, QUEUES, WAITING_STREAMS};
+use tidegate::cuda::QUEUES;
+use tidegate::cuda::gpu::{COPY_ENGINE_FROM, GATES, WAITING_STREAMS};
 use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
 use tidegate_cli::{Job, Output};

@@ -1,7 +1,7 @@
 //! Random schedules on a GPU: the jobs of `tests/host/random.rs`, with ranks as threads, compared with the same oracle.
 //!
 //! `TIDEGATE_SCHEDULES=5000` runs this many; `TIDEGATE_SCHEDULES_SEED=n` changes them. A job has up to 15 streams, all
-//! of which may wait. Jobs that need more than a GPU admits (`TIDEGATE_CUDA_WAITING_STREAMS`,
+//! of which may wait. Jobs that need more than a GPU admits (`TIDEGATE_GPU_WAITING_STREAMS`,
 //! `CUDA_DEVICE_MAX_CONNECTIONS`) are left out, and counted.
 
 use std::cell::{Cell, RefCell};
@@ -43,7 +43,7 @@ impl Limits {
         };
         Limits {
             gpus: Cuda::count().unwrap(),
-            waiting: number("TIDEGATE_CUDA_WAITING_STREAMS", 12),
+            waiting: number("TIDEGATE_GPU_WAITING_STREAMS", 12),
             // Two hardware queues are for the device's own streams.
             open: number("CUDA_DEVICE_MAX_CONNECTIONS", 8).clamp(1, 32) - 2,
         }

@@ -154,7 +154,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     let others = LONG.iter().chain(NEEDS_A_GPU).fold(tests(""), skip);
     let long = tests(&LONG.join(" ")).beside();
     // Epochs and failures once more, as if processes shared a GPU.
-    let gated = tests("gpu::epochs:: gpu::failure::").env("TIDEGATE_CUDA_GATES", "always");
+    let gated = tests("gpu::epochs:: gpu::failure::").env("TIDEGATE_GPU_GATES", "always");
     let gated = skip(gated, &"large_rings").beside();
     let mut all = build(&scope.root);
     let machine_test = machine(&scope.root, "", &["machine_test.cpp"], "machine_test");

@@ -14,15 +14,13 @@
 //! ([`CudaStream::as_raw`]) is a plain value.
 
 use std::any::Any;
-use std::sync::Arc;
 
-use tidegate_ffi::cuda::{DevicePtr, Stream, sys};
+use tidegate_ffi::cuda::sys;
+use tidegate_gpu::driver::Stream;
+use tidegate_gpu::{GpuBlock, GpuStream, Keep};
 use tidegate_hal::device::{DeviceError, StreamConfig};
 
-use crate::block::{CudaBlock, Kind};
-use crate::device::Cuda;
-use crate::reclaim::Shared;
-use crate::stream::{CudaStream, Keep};
+use crate::{Cuda, CudaBlock, CudaStream};
 
 impl CudaStream {
     /// A stream over one that another library has made, and that `keep` owns.
@@ -61,17 +59,14 @@ impl CudaStream {
         keep: Keep,
         config: StreamConfig,
     ) -> Result<Self, DeviceError> {
-        let gpu = device.gpu();
-        gpu.enter()?;
-        // SAFETY: the caller's promise; `keep` is held as long as the stream, which waits at its end until everything
-        // has been passed.
-        let shared = unsafe { Shared::new(gpu, Stream::from_raw(raw), Some(keep)) }?;
-        Ok(Self::over(shared, config))
+        // SAFETY: the caller's promise.
+        let stream = unsafe { GpuStream::adopt(&device.0, Stream(raw.cast()), keep, config) };
+        stream.map(CudaStream)
     }
 
     /// The driver's handle. Work that is enqueued on it directly is not counted here.
     pub fn as_raw(&self) -> sys::CUstream {
-        self.shared.raw.as_raw()
+        self.0.as_raw().0.cast()
     }
 }
 
@@ -101,12 +96,8 @@ impl CudaBlock {
         bytes: usize,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        CudaBlock {
-            gpu: Arc::clone(device.gpu()),
-            base: DevicePtr(address),
-            bytes,
-            kind: Kind::Adopted(Some(owner)),
-        }
+        // SAFETY: the caller's promise.
+        CudaBlock(unsafe { GpuBlock::adopt(&device.0, address, bytes, owner) })
     }
 
     /// The owner of adopted memory.
@@ -126,12 +117,7 @@ impl CudaBlock {
     ///     Ok(x.into_block()?.into_adopted().ok())
     /// }
     /// ```
-    pub fn into_adopted(mut self) -> Result<Box<dyn Any + Send + Sync>, Self> {
-        match &mut self.kind {
-            Kind::Adopted(owner) => Ok(owner
-                .take()
-                .expect("only a block that is being dropped has no owner")),
-            _ => Err(self),
-        }
+    pub fn into_adopted(self) -> Result<Box<dyn Any + Send + Sync>, Self> {
+        self.0.into_adopted().map_err(CudaBlock)
     }
 }

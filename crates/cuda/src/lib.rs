@@ -1,73 +1,171 @@
-//! CUDA devices.
+//! CUDA devices: the driver of NVIDIA's GPUs for `tidegate-gpu`, and what only CUDA has.
 //!
 //! # Model
 //!
-//! A [`Cuda`] is one GPU, used through its primary context.
+//! A [`Cuda`] is one GPU, used through its primary context. `tidegate-gpu` has everything that does not depend on the
+//! vendor. What it needs of a vendor is in this crate:
 //!
-//! - *Memory for peers* is made of virtual-memory allocations, which peers map by file descriptors. A peer's mapping
-//!   keeps the memory alive after its owner has gone. All other memory comes from a pool of the stream-ordered
-//!   allocator.
-//! - *A stream* is a `CUstream`.
-//! - *A batch* is one launch of the batch kernel (`kernels/batch.cu`), however many peers it has. Its arguments are
-//!   fixed, so a recording can repeat it. There are two exceptions. Where processes share the GPU without MPS, a batch
-//!   is up to three launches with gates (`gates.rs`). Large puts go by copy engines beside the launch (`courier.rs`).
-//! - *A recording* is a CUDA graph.
-//!
-//! The host only enqueues: nothing here polls, and there are no threads besides the caller's.
-//!
-//! # Why it does not deadlock
-//!
-//! A kernel that waits for a peer occupies its blocks and its hardware queue until the peer has come. [`gpu`] owns the
-//! rules that keep this from blocking the job:
-//!
-//! - how many blocks may wait at a time, over all streams of the device, so that the work that they wait for finds room
-//!   (`share.rs`; under MPS, over all processes that use the device);
-//! - how many streams there may be, given the number of hardware queues;
-//! - which calls of the driver must not be made behind a wait (loading code, `cuMemFree`, `cuMemFreeHost`). They are
-//!   made before any wait, or not at all.
+//! - `driver.rs`: the calls of the driver. Memory for peers is made of virtual-memory allocations, which peers map by
+//!   file descriptors. A peer's mapping keeps the memory alive after its owner has gone. All other memory comes from a
+//!   pool of the stream-ordered allocator.
+//! - `start.rs`: a GPU's limits, from its attributes, from MPS, and from the environment.
+//! - `code.rs`: a check that code is complete before the driver gets it.
+//! - [`interop`]: streams and memory of other CUDA libraries.
 //!
 //! # Failure
 //!
 //! A missing library, symbol or device is [`DeviceError::Missing`](tidegate_hal::device::DeviceError), which names it.
-//!
-//! A wait whose word is poisoned fails its stream. From then on batches move nothing. Kernels of the user still run,
-//! but nobody sees their data, since the region does not come back to the host.
-//!
-//! After an error that destroys the context (such as an illegal address in a user's kernel), every later call on the
-//! stream reports a kernel's fault.
 
-mod block;
 mod code;
-mod courier;
-mod device;
-mod error;
-mod followed;
-mod gates;
-pub mod gpu;
-mod graph;
+mod driver;
 pub mod interop;
-mod last;
-mod line;
-mod lower;
-mod module;
-mod pinned;
-mod place;
-mod reclaim;
-mod registers;
-mod reports;
-mod reserve;
-mod share;
-mod stream;
-mod submit;
-mod timing;
-mod unroll;
+#[cfg(test)]
+mod ptx;
+mod start;
 
-pub use block::CudaBlock;
-pub use device::Cuda;
-pub use gpu::ENVIRONMENT;
-pub use graph::CudaGraph;
+pub use start::{ENVIRONMENT, QUEUES};
+pub use tidegate_gpu::{
+    GpuEvent as CudaEvent, GpuFunction as CudaFunction, GpuGraph as CudaGraph,
+    GpuModule as CudaModule, Keep, StreamState, TimedEvent, gpu,
+};
 
-pub use module::{CudaFunction, CudaModule};
-pub use reclaim::Shared;
-pub use stream::{CudaEvent, CudaStream, Keep};
-pub use timing::TimedEvent;
+use std::sync::Arc;
+
+use tidegate_hal::device::DeviceError;
+
+tidegate_gpu::vendor! {
+    &start::CUDA, "cuda";
+
+    /// A GPU as a device.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::cuda::prelude::*;
+    ///
+    /// fn describe(world: &World) {
+    ///     let gpu = world.device();
+    ///     println!("rank {} has GPU {}, {}", world.rank(), gpu.ordinal(), gpu.name());
+    /// }
+    /// ```
+    device Cuda;
+
+    /// A block of memory of the device, or a mapping of a peer's block.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::cuda::{CudaBlock, prelude::*};
+    /// use tidegate::hal::memory::Block;
+    ///
+    /// /// Where a region lies, for a library that takes addresses.
+    /// fn address(x: Region<f64>) -> Result<(CudaBlock, *mut u8)> {
+    ///     let block = x.into_block()?;
+    ///     let address = block.base().0;
+    ///     Ok((block, address))
+    /// }
+    /// ```
+    block CudaBlock;
+
+    /// A stream of a GPU.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::cuda::{CudaStream, prelude::*};
+    /// # fn transform<'s>(s: &Stream<'s>, x: &mut Region<f32, On<'s>>, fft: fn(*mut u8, *mut f32)) -> Result<()> {
+    /// // SAFETY: `fft` enqueues on that stream, keeps to `x`, and ends; the first parameter of a slice is its address.
+    /// let kernel = unsafe { tidegate::kernel::foreign(|stream: &CudaStream, parameters: &tidegate::kernel::Parameters| {
+    ///     let x = parameters.addresses().next().expect("it is there").cast::<*mut f32>().read();
+    ///     Ok(fft(stream.as_raw().cast(), x))
+    /// }) };
+    /// s.launch(kernel, (x,))
+    /// # }
+    /// ```
+    stream CudaStream;
+}
+
+impl Cuda {
+    /// How many GPUs the driver lists.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError::Missing`] if there is no driver.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::cuda::Cuda;
+    ///
+    /// match Cuda::count() {
+    ///     Ok(gpus) => println!("{gpus} GPUs"),
+    ///     Err(error) => println!("{error}"), // there is no driver
+    /// }
+    /// ```
+    pub fn count() -> Result<usize, DeviceError> {
+        (start::CUDA.count)()
+    }
+
+    /// The GPU's name, as the driver gives it.
+    pub fn name(&self) -> &str {
+        &self.0.limits().name
+    }
+
+    /// The GPU's number among the devices that the process may see.
+    pub fn ordinal(&self) -> usize {
+        self.0.limits().ordinal
+    }
+
+    /// The GPU's UUID. It is the same in every process, whatever number a process gives the GPU.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.0.limits().uuid
+    }
+
+    /// The GPU's compute capability: 9 and 0 for a Hopper GPU.
+    pub fn compute_capability(&self) -> (u32, u32) {
+        start::compute_capability(self.ordinal())
+    }
+
+    /// How many multiprocessors this process may use: all of the GPU's, unless MPS limits the process to a portion.
+    pub fn multiprocessors(&self) -> usize {
+        self.0.limits().multiprocessors
+    }
+
+    /// Whether the process uses the GPU by MPS. Then kernels of several processes run at the same time, and not in
+    /// turn.
+    pub fn mps(&self) -> bool {
+        self.0.limits().sharing == tidegate_gpu::driver::Sharing::Together
+    }
+}
+
+impl CudaStream {
+    /// Enqueues an event that records a time.
+    ///
+    /// # Errors
+    ///
+    /// If the driver refuses.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate::cuda::{Cuda, CudaStream, TimedEvent, prelude::*};
+    /// use tidegate::kernel::Parameters;
+    /// use tidegate::kernel::foreign;
+    ///
+    /// /// Enqueues an event: the device's stream is had by a foreign kernel.
+    /// fn event<'s>(s: &Stream<'s>, x: &Region<f64, On<'s>>) -> Result<Option<Arc<TimedEvent>>> {
+    ///     let mut event = None;
+    ///     let record = |stream: &CudaStream, _: &Parameters| {
+    ///         event = Some(stream.timed_event()?);
+    ///         Ok(())
+    ///     };
+    ///     // SAFETY: an event accesses no memory.
+    ///     s.launch(unsafe { foreign(record) }, (x,))?;
+    ///     Ok(event)
+    /// }
+    /// ```
+    pub fn timed_event(&self) -> Result<Arc<TimedEvent>, DeviceError> {
+        self.0.timed_event()
+    }
+}

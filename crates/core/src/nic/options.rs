@@ -284,7 +284,7 @@ impl WorldOptions {
     /// Sets how many streams of this rank have epochs in progress at the same time. A GPU divides its room for waits
     /// among that many streams. The default is 2, or 12 if ranks are threads of one process. One more stream is refused
     /// ([`DeviceError::Exhausted`](tidegate_hal::device::DeviceError)), and with more streams each has less room. If
-    /// `TIDEGATE_CUDA_WAITING_STREAMS` is set, it has precedence. The host device ignores this.
+    /// `TIDEGATE_GPU_WAITING_STREAMS` is set, it has precedence. The host device ignores this.
     ///
     /// ```
     /// use tidegate::cuda::prelude::*;

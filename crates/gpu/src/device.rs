@@ -1,0 +1,437 @@
+//! A GPU of any vendor, and the types of a vendor's crate over it.
+//!
+//! A vendor has types of its own for devices, streams and memory, so that a program cannot give one vendor's memory to
+//! the other's device. [`vendor!`](crate::vendor) declares them. Everything else (graphs, events, loaded code) is reached
+//! only through those types, and is the same for all vendors.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_hal::batch::POISON;
+use tidegate_hal::control::Handle;
+use tidegate_hal::device::{DeviceError, StreamConfig};
+use tidegate_hal::memory::{Ptr, Sharing};
+use tidegate_hal::nic::Register;
+
+use crate::block::GpuBlock;
+use crate::driver::{self, Limits, Vendor};
+use crate::gpu::Gpu;
+use crate::lower::address;
+use crate::module::GpuModule;
+use crate::stream::GpuStream;
+
+/// A GPU as a device. The methods without an example do what the method of the same name says in
+/// [`Device`](tidegate_hal::device::Device).
+#[derive(Clone)]
+pub struct GpuDevice {
+    gpu: Arc<Gpu>,
+}
+
+impl std::fmt::Debug for GpuDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GpuDevice")
+            .field("name", &self.limits().name)
+            .field("ordinal", &self.limits().ordinal)
+            .finish_non_exhaustive()
+    }
+}
+
+#[allow(missing_docs, reason = "they are documented in `Device`")]
+#[allow(clippy::missing_safety_doc, reason = "as above")]
+impl GpuDevice {
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// The limits of the device, as its vendor's driver gave them.
+    pub fn limits(&self) -> &Limits {
+        &self.gpu.limits
+    }
+
+    pub fn open(vendor: &'static Vendor, local_rank: usize) -> Result<Self, DeviceError> {
+        let gpu = Gpu::open(vendor, local_rank)?;
+        Ok(GpuDevice { gpu })
+    }
+
+    pub fn open_local(vendor: &'static Vendor, rank: usize) -> Result<Self, DeviceError> {
+        let gpu = Gpu::open(vendor, rank)?;
+        gpu.crowd();
+        Ok(GpuDevice { gpu })
+    }
+
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.gpu, &other.gpu)
+    }
+
+    pub fn hardware(&self) -> Vec<u8> {
+        self.gpu.limits.uuid.to_vec()
+    }
+
+    pub fn portion(&self) -> usize {
+        match self.gpu.limits.sharing {
+            driver::Sharing::Together => self.gpu.limits.multiprocessors,
+            driver::Sharing::InTurn => 0,
+        }
+    }
+
+    pub fn shared_with(&self, processes: usize, portion: usize) {
+        self.gpu.shared_with(processes, portion);
+    }
+
+    pub fn expect_waiting(&self, streams: usize) {
+        self.gpu.expect_waiting(streams);
+    }
+
+    pub fn land_up_to(&self) -> usize {
+        // A gate can look at words only.
+        if self.gpu.gated() {
+            return 0;
+        }
+        self.gpu.land_up_to
+    }
+
+    pub unsafe fn map_register(&self, register: &Register) -> Result<Register, DeviceError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.gpu.map_register(register) }
+    }
+
+    pub fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<GpuBlock, DeviceError> {
+        GpuBlock::alloc(&self.gpu, bytes, sharing)
+    }
+
+    pub fn map(&self, handle: Handle, bytes: usize) -> Result<GpuBlock, DeviceError> {
+        GpuBlock::map(&self.gpu, handle, bytes)
+    }
+
+    pub unsafe fn stream(&self, config: StreamConfig) -> Result<GpuStream, DeviceError> {
+        GpuStream::new(&self.gpu, config)
+    }
+
+    pub unsafe fn poison(&self, word: Ptr, _bell: Ptr) {
+        // Waits of a GPU poll, so nobody has to be woken by the bell.
+        // SAFETY: the caller's promise.
+        unsafe { self.gpu.poison(address(word)) };
+    }
+
+    pub unsafe fn peek(&self, word: Ptr) -> u64 {
+        // SAFETY: the caller's promise.
+        if let Some(word) = unsafe { self.gpu.pinned_word(word.0) } {
+            return word.load(Ordering::Acquire);
+        }
+        let mut bytes = [0; 8];
+        // SAFETY: the caller's promise; a copy of an aligned word is not torn.
+        match unsafe { self.read(word, &mut bytes) } {
+            Ok(()) => u64::from_ne_bytes(bytes),
+            // A word that cannot be read will never come.
+            Err(_) => POISON,
+        }
+    }
+
+    pub unsafe fn init_word(&self, word: Ptr, value: u64) {
+        // SAFETY: the caller's promise.
+        if let Some(word) = unsafe { self.gpu.pinned_word(word.0) } {
+            return word.store(value, Ordering::Release);
+        }
+        // SAFETY: the caller's promise.
+        if let Err(error) = unsafe { self.write(word, &value.to_ne_bytes()) } {
+            tidegate_hal::tell(|| tracing::error!(%error, "a word could not be set"));
+        }
+    }
+
+    pub unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<(), DeviceError> {
+        if dst.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the caller promises the source; the destination lives until the service stream is done.
+        self.gpu
+            .serve("reading memory of the device", |driver, stream| unsafe {
+                driver.copy_out(dst.as_mut_ptr(), address(src), dst.len(), stream)
+            })
+    }
+
+    pub unsafe fn write(&self, dst: Ptr, src: &[u8]) -> Result<(), DeviceError> {
+        if src.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the caller promises the destination; the source lives until the service stream is done.
+        self.gpu
+            .serve("writing memory of the device", |driver, stream| unsafe {
+                driver.copy_in(address(dst), src.as_ptr(), src.len(), stream)
+            })
+    }
+
+    pub fn load(&self, code: &[u8]) -> Result<Arc<GpuModule>, DeviceError> {
+        GpuModule::load(&self.gpu, code)
+    }
+}
+
+/// Declares a vendor's device, memory and streams over [`GpuDevice`], [`GpuBlock`] and [`GpuStream`], each with its
+/// documentation, and implements the traits of the hal for them.
+///
+/// The fields are private to the crate that invokes the macro.
+#[macro_export]
+macro_rules! vendor {
+    (
+        $vendor:expr, $name:literal;
+        $(#[$device_doc:meta])* device $Device:ident;
+        $(#[$block_doc:meta])* block $Block:ident;
+        $(#[$stream_doc:meta])* stream $Stream:ident;
+    ) => {
+        $(#[$device_doc])*
+        #[derive(Clone)]
+        pub struct $Device(pub(crate) $crate::GpuDevice);
+
+        impl ::std::fmt::Debug for $Device {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.debug_struct(stringify!($Device))
+                    .field("name", &self.0.limits().name)
+                    .field("ordinal", &self.0.limits().ordinal)
+                    .finish_non_exhaustive()
+            }
+        }
+
+        $(#[$block_doc])*
+        pub struct $Block(pub(crate) $crate::GpuBlock);
+
+        $(#[$stream_doc])*
+        #[repr(transparent)]
+        pub struct $Stream(pub(crate) $crate::GpuStream);
+
+        const _: () = {
+            use ::std::sync::Arc;
+
+            use $crate::__private::hal::batch::Batch;
+            use $crate::__private::hal::control::Handle;
+            use $crate::__private::hal::device::{
+                Device, DeviceError, Fault, Grid, LaunchDevice, Parameters, Stream, StreamConfig,
+            };
+            use $crate::__private::hal::memory::{Block, Ptr, Sharing};
+            use $crate::__private::hal::nic::Register;
+            use $crate::__private::hal::site::CallSite;
+            use $crate::{GpuDevice, GpuEvent, GpuFunction, GpuGraph, GpuModule, GpuStream, StreamState};
+
+            impl $Stream {
+                fn plain<'a>(streams: &'a [&'a Self]) -> &'a [&'a GpuStream] {
+                    // SAFETY: a `$Stream` is a `GpuStream` and nothing else (`repr(transparent)`), so references to both
+                    // have one form.
+                    unsafe { &*(::std::ptr::from_ref(streams) as *const [&'a GpuStream]) }
+                }
+            }
+
+            // SAFETY: all methods are those of `GpuBlock`, which is a block.
+            unsafe impl Block for $Block {
+                fn base(&self) -> Ptr {
+                    self.0.base()
+                }
+
+                fn bytes(&self) -> usize {
+                    self.0.bytes()
+                }
+
+                fn share(&self) -> Result<Handle, DeviceError> {
+                    self.0.share()
+                }
+            }
+
+            // SAFETY: all methods are those of `GpuDevice`, whose batch kernel executes batches.
+            unsafe impl Device for $Device {
+                type Block = $Block;
+                type Stream = $Stream;
+                const NAME: &'static str = $name;
+
+                fn open(local_rank: usize) -> Result<Self, DeviceError> {
+                    GpuDevice::open($vendor, local_rank).map($Device)
+                }
+
+                fn open_local(rank: usize) -> Result<Self, DeviceError> {
+                    GpuDevice::open_local($vendor, rank).map($Device)
+                }
+
+                fn same(&self, other: &Self) -> bool {
+                    self.0.same(&other.0)
+                }
+
+                fn hardware(&self) -> Vec<u8> {
+                    self.0.hardware()
+                }
+
+                fn portion(&self) -> usize {
+                    self.0.portion()
+                }
+
+                fn shared_with(&self, processes: usize, portion: usize) {
+                    self.0.shared_with(processes, portion)
+                }
+
+                fn expect_waiting(&self, streams: usize) {
+                    self.0.expect_waiting(streams)
+                }
+
+                fn staged(&self) -> bool {
+                    true
+                }
+
+                fn land_up_to(&self) -> usize {
+                    self.0.land_up_to()
+                }
+
+                unsafe fn map_register(&self, register: &Register) -> Result<Register, DeviceError> {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.0.map_register(register) }
+                }
+
+                fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<$Block, DeviceError> {
+                    self.0.alloc(bytes, sharing).map($Block)
+                }
+
+                fn map(&self, handle: Handle, bytes: usize) -> Result<$Block, DeviceError> {
+                    self.0.map(handle, bytes).map($Block)
+                }
+
+                unsafe fn stream(&self, config: StreamConfig) -> Result<$Stream, DeviceError> {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.0.stream(config) }.map($Stream)
+                }
+
+                unsafe fn poison(&self, word: Ptr, bell: Ptr) {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.0.poison(word, bell) }
+                }
+
+                unsafe fn peek(&self, word: Ptr) -> u64 {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.0.peek(word) }
+                }
+
+                unsafe fn init_word(&self, word: Ptr, value: u64) {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.0.init_word(word, value) }
+                }
+
+                unsafe fn read(&self, src: Ptr, dst: &mut [u8]) -> Result<(), DeviceError> {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.0.read(src, dst) }
+                }
+
+                unsafe fn write(&self, dst: Ptr, src: &[u8]) -> Result<(), DeviceError> {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.0.write(dst, src) }
+                }
+            }
+
+            // SAFETY: a launch is in stream order, with the parameters that it is given.
+            unsafe impl LaunchDevice for $Device {
+                type Module = GpuModule;
+                type Function = GpuFunction;
+
+                fn load(&self, code: &[u8]) -> Result<Arc<GpuModule>, DeviceError> {
+                    self.0.load(code)
+                }
+
+                fn function(
+                    module: &Arc<GpuModule>,
+                    name: &str,
+                    sizes: &[usize],
+                ) -> Result<GpuFunction, DeviceError> {
+                    module.function(name, sizes)
+                }
+
+                unsafe fn begin_early(function: GpuFunction) -> GpuFunction {
+                    function.early()
+                }
+
+                unsafe fn launch(
+                    stream: &$Stream,
+                    function: &GpuFunction,
+                    grid: Grid,
+                    parameters: &Parameters,
+                ) -> Result<(), DeviceError> {
+                    // SAFETY: the caller's promise.
+                    unsafe { GpuDevice::launch(&stream.0, function, grid, parameters) }
+                }
+            }
+
+            // SAFETY: all methods are those of `GpuStream`, which is a stream.
+            unsafe impl Stream for $Stream {
+                type Reclaim = StreamState;
+                type Graph = GpuGraph;
+                type Event = GpuEvent;
+
+                fn reclaim(&self) -> &Arc<StreamState> {
+                    self.0.reclaim()
+                }
+
+                fn most_lanes(&self) -> usize {
+                    self.0.most_lanes()
+                }
+
+                fn prepare(&self, batch: &Arc<Batch>, items: usize) -> Result<(), DeviceError> {
+                    self.0.prepare(batch, items)
+                }
+
+                unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError> {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.0.submit(batch, site) }
+                }
+
+                fn mark(&self) -> u64 {
+                    self.0.mark()
+                }
+
+                fn fault(&self) -> Option<Fault> {
+                    self.0.fault()
+                }
+
+                fn followed(&self) -> Vec<Arc<StreamState>> {
+                    self.0.followed()
+                }
+
+                fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError> {
+                    self.0.synchronize()
+                }
+
+                fn record(&self) -> Result<GpuEvent, DeviceError> {
+                    self.0.record()
+                }
+
+                fn wait_event(&self, event: &GpuEvent) -> Result<(), DeviceError> {
+                    self.0.wait_event(event)
+                }
+
+                fn begin_capture(&self, others: &[&Self]) -> Result<(), DeviceError> {
+                    self.0.begin_capture(Self::plain(others))
+                }
+
+                fn end_capture(&self, others: &[&Self]) -> Result<GpuGraph, DeviceError> {
+                    self.0.end_capture(Self::plain(others))
+                }
+
+                fn capturing(&self) -> bool {
+                    self.0.capturing()
+                }
+
+                fn enqueued(&self) -> Result<(), DeviceError> {
+                    self.0.enqueued()
+                }
+
+                fn prepare_replay(
+                    &self,
+                    others: &[&Self],
+                    graph: &Arc<GpuGraph>,
+                ) -> Result<(), DeviceError> {
+                    self.0.prepare_replay(Self::plain(others), graph)
+                }
+
+                unsafe fn replay(
+                    &self,
+                    others: &[&Self],
+                    graph: &Arc<GpuGraph>,
+                    times: u64,
+                ) -> Result<(), DeviceError> {
+                    // SAFETY: the caller's promise.
+                    unsafe { self.0.replay(Self::plain(others), graph, times) }
+                }
+            }
+        };
+    };
+}

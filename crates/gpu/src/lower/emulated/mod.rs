@@ -1,0 +1,209 @@
+//! The batch kernel, run by the processor.
+//!
+//! # Model
+//!
+//! g++ compiles the same `kernels/batch.cu` that runs on GPUs, over a machine of fibers (`crates/gpu/tests/emulation`).
+//! A run has several streams, each with a list of launches and of calls into the test. The run's seed decides which
+//! thread goes on. The batches are lowered by the crate's own code. So these tests check the following without a GPU:
+//!
+//! * [`moves`]: every move has the same result, to the byte, as the host's mover; accumulates to one place, and atomic
+//!   moves that meet, come in their order;
+//! * [`protocol`]: ranks exchange epochs with unchanged launches, while an observer checks every add;
+//! * [`order`]: batches of a stream, where a batch may begin before the one in front is over;
+//! * [`waits`]: lanes that only wait, in one launch and the next;
+//! * [`neighbours`]: lanes that share a block, each at an epoch of its own;
+//! * [`landings`]: bytes that land with tags, seen from either side;
+//! * [`failure`]: poison, abort, streams that follow others, and reports of waits that take long;
+//! * [`mutants`]: each of these tests finds the errors that it is meant to find;
+//! * [`couriers`]: copies beside the kernel are made under an exposure, or not at all.
+//!
+//! The emulation does not see memory orders. Each vendor's crate checks them in the code that the kernel is compiled to.
+//!
+//! # Failure
+//!
+//! Without g++ the tests are skipped. With `CI` set, they fail.
+
+mod couriers;
+mod edge;
+mod failure;
+mod landings;
+mod launched;
+mod machine;
+mod memory;
+mod moves;
+mod mutants;
+mod neighbours;
+mod order;
+mod protocol;
+#[path = "../../../../../tests/common/random.rs"]
+#[allow(dead_code, reason = "not every test uses all of it")]
+mod random;
+#[path = "../../../../../tests/common/skipped.rs"]
+mod skipped;
+mod steps;
+mod waits;
+
+use machine::Machine;
+use protocol::Form;
+
+/// A machine with small teams, if there is a compiler.
+fn small() -> Option<Machine> {
+    Machine::new(machine::SMALL, &[])
+}
+
+#[test]
+fn both_sides_agree_on_what_lies_where() {
+    let Some(machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
+        return;
+    };
+    assert_eq!(machine.layout(), machine::layout());
+}
+
+#[test]
+fn moves_are_those_of_the_host() {
+    let Some(mut machine) = small() else { return };
+    moves::check(&mut machine, 0..1000).unwrap();
+}
+
+#[test]
+fn moves_of_whole_blocks_are_those_of_the_host() {
+    let Some(mut machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
+        return;
+    };
+    moves::check(&mut machine, 0..60).unwrap();
+}
+
+#[test]
+fn accumulates_to_one_place_come_in_their_order() {
+    let Some(mut machine) = small() else { return };
+    moves::reductions::check(&mut machine, 0..300).unwrap();
+}
+
+#[test]
+fn atomic_moves_that_meet_come_in_their_order() {
+    let Some(mut machine) = small() else { return };
+    moves::turns::check(&mut machine, 0..300).unwrap();
+}
+
+#[test]
+fn integers_wrap_and_no_number_loses_as_on_the_host() {
+    let Some(mut machine) = small() else { return };
+    moves::extremes::check(&mut machine).unwrap();
+}
+
+#[test]
+fn parities_are_those_of_their_waits() {
+    let Some(mut machine) = small() else { return };
+    moves::check_parities(&mut machine, 0..300).unwrap();
+}
+
+#[test]
+fn epochs_are_neither_early_nor_late() {
+    let Some(mut machine) = small() else { return };
+    protocol::check(&mut machine, Form::Whole, 0..60, 50).unwrap();
+}
+
+#[test]
+fn epochs_of_whole_blocks() {
+    let Some(mut machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
+        return;
+    };
+    protocol::check(&mut machine, Form::Whole, 0..3, 10).unwrap();
+}
+
+#[test]
+fn lanes_that_only_wait_pass_once_for_each_launch() {
+    let Some(mut machine) = small() else { return };
+    waits::check(&mut machine, 0..400).unwrap();
+}
+
+#[test]
+fn what_has_landed_is_in_the_slot_and_counted() {
+    let Some(mut machine) = small() else { return };
+    landings::check_waits(&mut machine, 0..400).unwrap();
+}
+
+#[test]
+fn puts_that_land_do_nothing_else() {
+    let Some(mut machine) = small() else { return };
+    landings::check_puts(&mut machine, 0..300).unwrap();
+}
+
+#[test]
+fn lanes_of_a_block_keep_to_themselves() {
+    let Some(mut machine) = small() else { return };
+    neighbours::check(&mut machine, 0..100).unwrap();
+}
+
+#[test]
+fn poison_ends_what_depends_on_it_and_nothing_else() {
+    let Some(mut machine) = small() else { return };
+    failure::check_poison(&mut machine, Form::Whole, 0..150).unwrap();
+}
+
+#[test]
+fn the_host_ends_a_stream() {
+    let Some(mut machine) = small() else { return };
+    failure::check_abort(&mut machine, Form::Whole, 0..100).unwrap();
+}
+
+#[test]
+fn a_stream_fails_as_the_one_that_it_follows() {
+    let Some(mut machine) = small() else { return };
+    failure::check_follow(&mut machine, 0..1000).unwrap();
+}
+
+#[test]
+fn waits_that_take_long_are_reported_while_they_do() {
+    let Some(mut machine) = small() else { return };
+    failure::check_reports(&mut machine, 0..40).unwrap();
+}
+
+#[test]
+fn waits_that_share_a_place_are_reported_by_turns() {
+    let Some(mut machine) = small() else { return };
+    failure::check_reports_by_turns(&mut machine, 0..20).unwrap();
+}
+
+#[test]
+fn a_look_takes_over_a_failure_for_what_comes_after() {
+    let Some(mut machine) = small() else { return };
+    failure::check_look(&mut machine, 0..300).unwrap();
+}
+
+#[test]
+fn a_batch_goes_on_when_the_one_before_is_over() {
+    let Some(mut machine) = small() else { return };
+    order::check(&mut machine, 0..80).unwrap();
+}
+
+#[test]
+fn a_team_looks_once_how_its_stream_stands() {
+    let Some(mut machine) = small() else { return };
+    order::check_looks(&mut machine, 0..100).unwrap();
+}
+
+#[test]
+fn parts_move_what_the_whole_does() {
+    let Some(mut machine) = small() else { return };
+    protocol::check(&mut machine, Form::Parts, 0..60, 20).unwrap();
+}
+
+#[test]
+fn couriers_move_what_the_whole_does() {
+    let Some(mut machine) = small() else { return };
+    protocol::check(&mut machine, Form::Apart, 0..60, 20).unwrap();
+}
+
+#[test]
+fn parts_end_as_the_whole_does() {
+    let Some(mut machine) = small() else { return };
+    failure::check_poison(&mut machine, Form::Parts, 0..80).unwrap();
+    failure::check_abort(&mut machine, Form::Parts, 0..60).unwrap();
+}
+
+#[test]
+fn couriers_go_under_an_exposure_or_not_at_all() {
+    let Some(mut machine) = small() else { return };
+    couriers::check(&mut machine, 0..200).unwrap();
+}

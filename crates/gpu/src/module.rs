@@ -1,0 +1,155 @@
+//! Loaded code, and its functions.
+
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use tidegate_hal::device::{Call, DeviceError, Grid, Parameters};
+
+use crate::device::GpuDevice;
+use crate::driver::{Doing, ErrorKind, Function, Launch, Module};
+use crate::gpu::{Early, Gpu};
+use crate::last::Last;
+use crate::line::First;
+use crate::stream::GpuStream;
+
+/// Loaded code. It stays loaded as long as the process lives, because unloading could block behind a wait.
+pub struct GpuModule {
+    gpu: Arc<Gpu>,
+    module: Module,
+}
+
+/// A function of loaded code.
+pub struct GpuFunction {
+    _module: Arc<GpuModule>,
+    function: Function,
+    parameters: usize,
+    /// The function waits by itself for the end of the work in front of it.
+    early: bool,
+}
+
+fn symbol(name: &str) -> Result<CString, DeviceError> {
+    CString::new(name).map_err(|_| DeviceError::Code(format!("{name:?}: a name has no zero byte")))
+}
+
+impl GpuModule {
+    pub(crate) fn load(gpu: &Arc<Gpu>, code: &[u8]) -> Result<Arc<Self>, DeviceError> {
+        gpu.idle("loading code")?;
+        gpu.enter()?;
+        let module = gpu.driver.load(code)?;
+        Ok(Arc::new(GpuModule {
+            gpu: gpu.clone(),
+            module,
+        }))
+    }
+
+    /// As [`LaunchDevice::function`](tidegate_hal::device::LaunchDevice::function).
+    pub fn function(
+        self: &Arc<Self>,
+        name: &str,
+        sizes: &[usize],
+    ) -> Result<GpuFunction, DeviceError> {
+        // The driver may load code only when it is first used, and that could block.
+        self.gpu.idle("binding a function")?;
+        self.gpu.enter()?;
+        let driver = self.gpu.driver;
+        // SAFETY: modules are never unloaded.
+        let (function, taken) = unsafe { driver.function(self.module, &symbol(name)?) }
+            .map_err(|error| DeviceError::Code(format!("`{name}`: {error}")))?;
+        let taken = taken.unwrap_or_else(|| sizes.to_vec());
+        if taken != sizes {
+            return Err(DeviceError::Code(format!(
+                "`{name}` takes parameters of {taken:?} bytes, and is bound with {sizes:?}"
+            )));
+        }
+        Ok(GpuFunction {
+            _module: self.clone(),
+            function,
+            parameters: sizes.len(),
+            early: false,
+        })
+    }
+}
+
+impl GpuFunction {
+    /// The function, if it waits by itself for the end of the work in front of it.
+    #[must_use]
+    pub fn early(self) -> Self {
+        GpuFunction {
+            early: true,
+            ..self
+        }
+    }
+}
+
+impl GpuDevice {
+    /// Launches a function.
+    ///
+    /// # Safety
+    ///
+    /// As for [`LaunchDevice::launch`](tidegate_hal::device::LaunchDevice::launch).
+    pub unsafe fn launch(
+        stream: &GpuStream,
+        function: &GpuFunction,
+        grid: Grid,
+        parameters: &Parameters,
+    ) -> Result<(), DeviceError> {
+        let mut arguments: [*mut c_void; Parameters::MAX] = [std::ptr::null_mut(); Parameters::MAX];
+        let addresses = parameters.addresses();
+        if addresses.len() != function.parameters {
+            return Err(DeviceError::Code(format!(
+                "the function takes {} parameters, and gets {}",
+                function.parameters,
+                addresses.len()
+            )));
+        }
+        if grid
+            .blocks
+            .iter()
+            .chain(&grid.threads)
+            .any(|size| *size == 0)
+        {
+            return Err(DeviceError::Code(format!(
+                "a grid without threads: {grid:?}"
+            )));
+        }
+        for (argument, address) in arguments.iter_mut().zip(addresses) {
+            *argument = address.cast_mut().cast();
+        }
+        let shared = &stream.shared;
+        shared.gpu.enter()?;
+        let can = function.early && shared.gpu.early != Early::No;
+        let let_nobody_come = || stream.let_nobody_come();
+        let early =
+            (stream.last.take()).kernel_follows(can, shared.is_capturing(), let_nobody_come);
+        let launch = Launch {
+            blocks: grid.blocks,
+            threads: grid.threads,
+            shared: grid.shared,
+            early,
+        };
+        let arguments = &mut arguments[..function.parameters];
+        let driver = shared.gpu.driver;
+        // SAFETY: the caller promises that the parameters are the function's, and for the memory that they name;
+        // modules are never unloaded. A function that begins early waits by itself, as the caller that bound it
+        // promised.
+        let launch = || unsafe { driver.launch(function.function, &launch, shared.raw, arguments) };
+        let launched = stream.during(Call::Launch, launch);
+        // This comes after the launch, so that no thread takes the item for passed meanwhile.
+        shared.count();
+        match launched {
+            Err(error) if error.kind == ErrorKind::Invalid => {
+                Err(DeviceError::Code(format!("{grid:?}: {error}")))
+            }
+            launched => launched
+                .map_err(|error| shared.note(error))
+                .doing("launching a kernel"),
+        }?;
+        let first = if function.early {
+            First::Early
+        } else {
+            First::Other
+        };
+        stream.launched(Last::Kernel, first);
+        stream.during(Call::Launch, || stream.submitted())
+    }
+}

@@ -1,0 +1,641 @@
+//! The part of a stream that outlives the stream's owner.
+//!
+//! # Model
+//!
+//! Items are counted when they are submitted. The driver is asked how far the stream has come only when this is needed:
+//! an *event* is recorded where something was retired, and an idle stream has passed everything. The device counts
+//! nothing, so a count that nobody needs costs nothing.
+//!
+//! The teams of the batch kernel report failures, and waits that take long, in the *mirror*. It lies in pinned memory,
+//! so reading it costs one load.
+//!
+//! # After a failure
+//!
+//! The host has two tasks then. It opens the [gates](crate::gates) that the failed stream has still to pass. And it
+//! waits for [couriers](crate::courier). While a stream has not failed, a batch is over when its couriers are back.
+//! After a failure a courier may still be on its way when the batch is over. So retired memory is given back only when
+//! this is settled, which it is once the stream has been drained.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::task::Waker;
+use std::time::Instant;
+
+use tidegate_hal::batch::Tag;
+use tidegate_hal::device::{Blocked, Call, Calls, DeviceError, Fault, Reclaim, Stand, Work};
+use tidegate_hal::memory::Block as _;
+use tidegate_hal::tell;
+
+use crate::block::GpuBlock;
+use crate::courier::Couriers;
+use crate::driver::{Doing, DriverError, ErrorKind, Event, Stream};
+use crate::gates::{Bar, Bars, Gates};
+use crate::gpu::{Gpu, lock};
+use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
+use crate::reports::{self, Crowded};
+use crate::stream::Keep;
+
+/// Parts of streams that the driver's own thread must not drop. The next caller that waits or makes a stream drops
+/// them.
+static LEFT: Mutex<Vec<Arc<StreamState>>> = Mutex::new(Vec::new());
+
+fn drop_left() {
+    // They are dropped without the lock.
+    let left = std::mem::take(&mut *lock(&LEFT));
+    drop(left);
+}
+
+/// The part of a stream that is shared with everything that belongs to it.
+pub struct StreamState {
+    me: Weak<StreamState>,
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) raw: Stream,
+    /// The owner of the stream, if the stream was not made here.
+    owner: Option<Keep>,
+    /// `None` only in the drop, which may have to leave the block behind.
+    state: Option<GpuBlock>,
+    mirror: NonNull<Mirror>,
+    submitted: AtomicU64,
+    passed: AtomicU64,
+    capturing: AtomicBool,
+    /// Held while the driver is asked for something, which may wait until the stream has room.
+    later: Mutex<Later>,
+    /// Waiting futures: the mark, the future's number, and its waker. Never held while the driver is called. The
+    /// driver's own thread takes this lock, and the call may wait for that thread to make room.
+    wakers: Mutex<Vec<(u64, u64, Waker)>>,
+    blocked: Mutex<Option<Blocked>>,
+    pub(crate) crowded: Crowded,
+    gates: Mutex<Gates>,
+    /// The couriers for large puts. They are made when they are first needed; `None` if there can be none.
+    couriers: OnceLock<Option<Couriers>>,
+    /// The quota of blocks that may wait. It is 0 until it is first needed.
+    quota: AtomicUsize,
+    /// The number of the dealing in which the quota was granted.
+    dealing: AtomicUsize,
+    /// The driver did not say that the stream was over when its owner was dropped. So everything that the stream may
+    /// use is kept.
+    abandoned: AtomicBool,
+    /// An error that destroyed the context.
+    lost: OnceLock<String>,
+    /// Why a part of a batch or replay could not be submitted, after other parts were.
+    broken_off: OnceLock<String>,
+    /// The driver's calls that the program is in. The driver blocks them while it has no room.
+    calls: Calls,
+}
+
+// SAFETY: the mirror is pinned memory that only this and the kernels of its stream use, and its fields are accessed
+// atomically.
+unsafe impl Send for StreamState {}
+// SAFETY: as above.
+unsafe impl Sync for StreamState {}
+
+#[derive(Default)]
+struct Later {
+    /// Retired things, each with the number of the item after which it was retired.
+    garbage: Vec<(u64, Box<dyn Any + Send>)>,
+    /// Events in order, each with the number of the item after which it was recorded.
+    events: VecDeque<(u64, Event)>,
+}
+
+impl StreamState {
+    /// # Safety
+    ///
+    /// The stream is live and of the GPU's context. It was made for this call, or lives as long as its `owner`.
+    pub(crate) unsafe fn new(
+        gpu: &Arc<Gpu>,
+        raw: Stream,
+        owner: Option<Keep>,
+    ) -> Result<Arc<Self>, DeviceError> {
+        let sharing = tidegate_hal::memory::Sharing::Private;
+        let state = GpuBlock::alloc(gpu, size_of::<State>(), sharing);
+        let parts = state.and_then(|state| Ok((state, gpu.take_mirror()?)));
+        // From here on it is destroyed together with the parts that are made for it.
+        let (state, mirror) = parts.inspect_err(|_| {
+            if owner.is_none() {
+                // SAFETY: it was made for this, and nobody else has it.
+                let _ = unsafe { gpu.driver.stream_destroy(raw) };
+            }
+        })?;
+        let shared = Arc::new_cyclic(|me| StreamState {
+            me: me.clone(),
+            gpu: gpu.clone(),
+            raw,
+            owner,
+            state: Some(state),
+            mirror,
+            submitted: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            capturing: AtomicBool::new(false),
+            later: Mutex::default(),
+            wakers: Mutex::default(),
+            blocked: Mutex::default(),
+            crowded: Crowded::default(),
+            gates: Mutex::default(),
+            couriers: OnceLock::new(),
+            quota: AtomicUsize::new(0),
+            dealing: AtomicUsize::new(0),
+            abandoned: AtomicBool::new(false),
+            lost: OnceLock::new(),
+            broken_off: OnceLock::new(),
+            calls: Calls::default(),
+        });
+        drop_left();
+        gpu.admit(&shared)?;
+        Ok(shared)
+    }
+
+    pub(crate) fn state_address(&self) -> u64 {
+        let state = self.state.as_ref().expect("it stands until the drop");
+        state.base().0.addr() as u64
+    }
+
+    pub(crate) fn mirror_address(&self) -> u64 {
+        // Pinned memory has one address, on the host and on devices.
+        self.mirror.as_ptr().addr() as u64
+    }
+
+    /// The quota of blocks. It is granted at the first call, and again after other processes have come and the device's
+    /// share has become less.
+    pub(crate) fn quota(&self) -> Result<usize, DeviceError> {
+        let (held, dealing) = (
+            self.quota.load(Ordering::Relaxed),
+            self.dealing.load(Ordering::Relaxed),
+        );
+        if held != 0 && dealing == self.gpu.dealing.load(Ordering::Acquire) {
+            return Ok(held);
+        }
+        // Only one thread at a time submits to a stream. The old quota goes back, even if the stream gets no new one.
+        self.quota.store(0, Ordering::Relaxed);
+        let (granted, dealing) = self.gpu.grant((held, dealing))?;
+        self.dealing.store(dealing, Ordering::Relaxed);
+        self.quota.store(granted, Ordering::Relaxed);
+        Ok(granted)
+    }
+
+    /// The quota that the stream has, or would get now.
+    pub(crate) fn likely_quota(&self) -> usize {
+        let dealing = self.dealing.load(Ordering::Relaxed);
+        match self.quota.load(Ordering::Relaxed) {
+            held @ 1.. if dealing == self.gpu.dealing.load(Ordering::Acquire) => held,
+            _ => self.gpu.would_grant(),
+        }
+    }
+
+    /// The couriers, if they can be given errands. They are made at the first call.
+    pub(crate) fn couriers(&self) -> Option<&Couriers> {
+        let couriers = self.couriers.get_or_init(|| Couriers::new(&self.gpu));
+        couriers.as_ref().filter(|couriers| couriers.ready())
+    }
+
+    /// Whether no courier can still be on its way for items that the stream has passed. With `wait`, it waits for
+    /// couriers if it knows that they will come back.
+    fn settled(&self, wait: bool) -> bool {
+        let Some(Some(couriers)) = self.couriers.get() else {
+            return true;
+        };
+        let failed = self.lost.get().is_some() || self.raw_fault().is_some();
+        // As long as nothing has failed, the stream's own order guarantees it.
+        !failed || (self.passed.load(Ordering::Acquire) >= self.submitted() && couriers.end(wait))
+    }
+
+    /// Adds a gate, and returns its number; `None` if the stream was ended, and gets no more gates.
+    pub(crate) fn add_gate(&self, bars: Bars) -> Option<u32> {
+        let mut gates = lock(&self.gates);
+        gates.come_to(self.gate());
+        gates.add(bars)
+    }
+
+    /// The address to which the stream writes the number of the gate that it has come to.
+    pub(crate) fn gate_address(&self) -> u64 {
+        self.mirror_address() + std::mem::offset_of!(Mirror, gate) as u64
+    }
+
+    /// The number of the gate that the stream has come to.
+    fn gate(&self) -> u32 {
+        // SAFETY: only the address is taken.
+        self.mirrored(unsafe { &raw mut (*self.mirror.as_ptr()).gate })
+    }
+
+    /// Calls `look` for each bar that is still closed: of the gate that the stream has come to, or of `all` gates that
+    /// it has still to pass. Returns whether the stream may wait for more words behind the gate that it has come to.
+    fn closed_bars(&self, all: bool, mut look: impl FnMut(&Bar)) -> bool {
+        let (bars, more) = {
+            let mut gates = lock(&self.gates);
+            let number = self.gate();
+            gates.come_to(number);
+            let bars: Vec<_> = if all {
+                gates.bars().copied().collect()
+            } else {
+                gates.at(number).to_vec()
+            };
+            (bars, gates.more_behind(number))
+        };
+        // The driver is asked now, which may take long. So no lock is held that an enqueuing thread needs. (If the
+        // stream passes a gate meanwhile, the gate's word shows it as open, since words never go back.)
+        for bar in &bars {
+            let Some(_held) = self.gpu.operands.hold(bar.word, bar.piece) else {
+                continue;
+            };
+            // SAFETY: the word's memory is still the same, and is held.
+            let value = unsafe { self.gpu.look_at(bar.word) };
+            if value.is_some_and(|value| !bar.is_open(value)) {
+                look(bar);
+            }
+        }
+        more
+    }
+
+    /// Opens the gates that the stream has still to pass, because it has failed, or is to end.
+    fn open_gates(&self) {
+        self.closed_bars(true, |bar| {
+            // SAFETY: as for reading it.
+            unsafe { self.gpu.poison(bar.word) };
+        });
+    }
+
+    /// The words that the stream waits for at a gate, and whether there may be more.
+    fn blocked_at_gate(&self) -> (Vec<(Tag, u64)>, bool) {
+        let mut on = Vec::new();
+        let more = self.closed_bars(false, |bar| on.push((bar.tag, bar.epoch)));
+        (on, more)
+    }
+
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Acquire)
+    }
+
+    /// Counts a submitted item, and returns its number.
+    pub(crate) fn count(&self) -> u64 {
+        self.submitted.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.capturing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_capturing(&self, capturing: bool) {
+        // This is under the lock, so that no event is recorded meanwhile.
+        let later = lock(&self.later);
+        self.capturing.store(capturing, Ordering::Release);
+        let waiting = !capturing && !later.garbage.is_empty();
+        drop(later);
+        if waiting {
+            self.retire(Box::new(()));
+        }
+    }
+
+    /// Notes an error that destroyed the context.
+    pub(crate) fn note(&self, error: DriverError) -> DriverError {
+        if error.kind == ErrorKind::ContextLost {
+            let _ = self.lost.set(error.to_string());
+        }
+        error
+    }
+
+    /// Fails the stream, because a part of something was refused after other parts were submitted.
+    pub(crate) fn break_off(&self, what: &str, error: &DeviceError) {
+        let text = format!("{what} was submitted in part only: {error}");
+        let _ = self.broken_off.set(text);
+        self.abort();
+    }
+
+    /// Notes that the owner is dropped, and that the driver does not say that the stream is over.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the stream has passed everything, and no courier is on its way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.look() >= self.submitted() && self.settled(false)
+    }
+
+    /// Blocks until the stream has passed everything.
+    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
+        let mark = self.submitted();
+        self.gpu.enter()?;
+        // SAFETY: the stream is live as long as this.
+        if let Err(error) = unsafe { self.gpu.driver.stream_synchronize(self.raw) } {
+            let error = self.note(error);
+            // After an error that destroys the context nothing runs any more, so everything counts as passed.
+            if self.lost.get().is_none() {
+                return Err(error).doing("synchronising a stream");
+            }
+        }
+        self.passed.fetch_max(mark, Ordering::AcqRel);
+        self.settled(true);
+        self.collect();
+        Ok(())
+    }
+
+    fn pass(&self, mark: u64) {
+        self.passed.fetch_max(mark, Ordering::AcqRel);
+        self.settled(false);
+        self.collect();
+    }
+
+    /// Asks the driver how far the stream has come.
+    fn look(&self) -> u64 {
+        let submitted = self.submitted();
+        let passed = self.passed.load(Ordering::Acquire);
+        if passed >= submitted || self.gpu.enter().is_err() {
+            return passed;
+        }
+        let later = lock(&self.later);
+        if self.is_capturing() {
+            return passed;
+        }
+        // SAFETY: the stream is live, and is not captured, which changes only under the lock.
+        match unsafe { self.gpu.driver.stream_query(self.raw) } {
+            Ok(false) => {}
+            Ok(true) => {
+                drop(later);
+                self.pass(submitted);
+                return self.passed.load(Ordering::Acquire);
+            }
+            Err(error) => {
+                drop(later);
+                self.note(error);
+                if self.lost.get().is_some() {
+                    self.pass(submitted);
+                }
+                return self.passed.load(Ordering::Acquire);
+            }
+        }
+        drop(later);
+        self.collect();
+        self.passed.load(Ordering::Acquire)
+    }
+
+    /// Gives back what the stream has passed, and wakes the futures that wait for it.
+    fn collect(&self) {
+        let mut done = Vec::new();
+        let mut due: Vec<Box<dyn Any + Send>> = Vec::new();
+        {
+            let mut later = lock(&self.later);
+            let mut passed = self.passed.load(Ordering::Acquire);
+            while let Some((mark, event)) = later.events.front().copied() {
+                // SAFETY: events are destroyed only below.
+                let over = mark <= passed
+                    || unsafe { self.gpu.driver.event_query(event) }
+                        .unwrap_or(self.lost.get().is_some());
+                if !over {
+                    break;
+                }
+                passed = passed.max(mark);
+                later.events.pop_front();
+                done.push(event);
+            }
+            self.passed.fetch_max(passed, Ordering::AcqRel);
+            let settled = self.settled(false);
+            let mut index = 0;
+            while index < later.garbage.len() {
+                if later.garbage[index].0 <= passed && settled {
+                    due.push(later.garbage.swap_remove(index).1);
+                } else {
+                    index += 1;
+                }
+            }
+        }
+        for event in done {
+            // SAFETY: the event was taken out of the list, and is not used any more.
+            let _ = unsafe { self.gpu.driver.event_destroy(event) };
+        }
+        // This is outside of the lock: dropping and waking may run foreign code, which may panic.
+        due.into_iter().for_each(|each| tell(|| drop(each)));
+        self.wake_until(self.passed.load(Ordering::Acquire));
+    }
+
+    /// Wakes the futures whose mark is at most `passed`.
+    fn wake_until(&self, passed: u64) {
+        let awake: Vec<_> = lock(&self.wakers)
+            .extract_if(.., |(mark, ..)| *mark <= passed)
+            .collect();
+        // Wakers are the program's code and may panic, but the driver's own thread must not unwind.
+        awake
+            .into_iter()
+            .for_each(|(.., waker)| tell(|| waker.wake()));
+    }
+
+    fn mirrored(&self, field: *mut u32) -> u32 {
+        // SAFETY: `field` lies in the mirror, which is live, aligned, and written by the device as a whole.
+        unsafe { AtomicU32::from_ptr(field) }.load(Ordering::Acquire)
+    }
+
+    fn raw_fault(&self) -> Option<RawFault> {
+        let mirror = self.mirror.as_ptr();
+        // SAFETY: only the address is taken.
+        if self.mirrored(unsafe { &raw mut (*mirror).failed }) == 0 {
+            return None;
+        }
+        // SAFETY: the fault was written before `failed` was set (release), and is not written again.
+        Some(unsafe { (&raw const (*mirror).fault).read_volatile() })
+    }
+
+    /// The driver calls this when the stream has come to a point that a future waits for.
+    unsafe extern "C" fn reached(data: *mut c_void) {
+        // SAFETY: `data` is the box that `wake_at` gave away, and the driver calls this once.
+        let (shared, mark) = *unsafe { Box::from_raw(data.cast::<(Arc<StreamState>, u64)>()) };
+        shared.passed.fetch_max(mark, Ordering::AcqRel);
+        shared.wake_until(mark);
+        // It is not dropped here: dropping the last reference calls the driver, which is forbidden on this thread.
+        lock(&LEFT).push(shared);
+    }
+}
+
+impl Reclaim for StreamState {
+    fn retire(&self, garbage: Box<dyn Any + Send>) {
+        if !self.gpu.process.is_this() {
+            return std::mem::forget(garbage);
+        }
+        let mark = self.submitted();
+        if self.passed.load(Ordering::Acquire) >= mark && self.settled(false) {
+            return;
+        }
+        if self.gpu.enter().is_err() {
+            // The context is gone, and the memory's contents with it. But whether to free the memory is not decided
+            // here.
+            std::mem::forget(garbage);
+            return;
+        }
+        {
+            let mut later = lock(&self.later);
+            later.garbage.push((mark, garbage));
+            let marked = later.events.back().is_some_and(|(at, _)| *at >= mark);
+            if !marked && !self.is_capturing() {
+                let driver = self.gpu.driver;
+                let record = || {
+                    let event = driver.event_create(false)?;
+                    // SAFETY: both are live and of one context; the stream is not captured, which changes only under
+                    // the lock.
+                    unsafe { driver.event_record(event, self.raw) }.map(|()| event)
+                };
+                let event = self.calls.during(Call::Release, record);
+                // Without an event, the memory is given back when the stream is found idle.
+                if let Ok(event) = event {
+                    later.events.push_back((mark, event));
+                }
+            }
+        }
+        self.collect();
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        reports::fault(self.lost.get(), self.broken_off.get(), self.raw_fault())
+    }
+
+    fn abort(&self) {
+        if !self.gpu.process.is_this() {
+            return;
+        }
+        // SAFETY: the state lives as long as this.
+        unsafe { self.gpu.stop(self.state_address()) };
+        lock(&self.gates).end();
+        self.open_gates();
+    }
+
+    fn blocked(&self) -> Option<Blocked> {
+        let mut on = Vec::new();
+        for index in 0..MAX_BLOCKED {
+            // SAFETY: only the address is taken.
+            let entry = unsafe { &raw mut (*self.mirror.as_ptr()).blocked[index] };
+            // SAFETY: as above.
+            if self.mirrored(unsafe { &raw mut (*entry).active }) != 0 {
+                // SAFETY: the entry was written before it became active. A torn entry only gives a wrong report.
+                let entry = unsafe { entry.read_volatile() };
+                on.push((entry.tag.into(), entry.epoch));
+            }
+        }
+        let mut more = self.crowded.at(self.passed.load(Ordering::Acquire));
+        if self.gpu.gated() {
+            if self.raw_fault().is_some() {
+                self.open_gates();
+            } else if on.is_empty() {
+                (on, more) = self.blocked_at_gate();
+            }
+        }
+        let mut blocked = lock(&self.blocked);
+        // The device does not say since when it waits, but the watch looks often enough.
+        *blocked = reports::blocked(blocked.take(), on, more, Instant::now());
+        blocked.clone()
+    }
+
+    fn stand(&self) -> Stand {
+        // This uses the last known position, and does not ask the driver. While a launch of any stream waits for room,
+        // the driver may keep other calls waiting; but this caller enforces the limits that end such waits. (At a gate,
+        // a word is read: on a stream where nothing waits, and without any lock that a launch needs.)
+        let passed = self.passed.load(Ordering::Acquire);
+        let is_through = passed >= self.submitted();
+        // This comes after reading the position. A stream that is at no visible wait, and had not passed everything, is
+        // working or has just come to a wait. (A wait may be visible before its batch counts as submitted. Recorded
+        // items count as submitted, too, and are not passed; but work in front of the recording may still run.)
+        match self.blocked() {
+            Some(blocked) => Stand::Waits(blocked),
+            None if is_through => Stand::Through,
+            None => Stand::Works(Work::Something),
+        }
+    }
+
+    fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    fn progress(&self) -> u64 {
+        // This is the last known position, as in `stand`.
+        self.passed.load(Ordering::Acquire)
+    }
+
+    fn passed(&self) -> u64 {
+        self.look()
+    }
+
+    fn wake_at(&self, mark: u64, future: u64, waker: &Waker) -> bool {
+        // In a forked child no stream is awaited. The caller gets the error when it goes on.
+        if !self.gpu.process.is_this() {
+            return true;
+        }
+        drop_left();
+        if self.look() >= mark {
+            return true;
+        }
+        // Copying or dropping a waker runs foreign code, so it is done without the lock.
+        let waker = waker.clone();
+        let replaced = {
+            let mut wakers = lock(&self.wakers);
+            let place = wakers.iter().position(|each| each.1 == future);
+            let before = place.map(|place| wakers.swap_remove(place));
+            wakers.push((mark, future, waker));
+            before
+        };
+        // If the future already had a waker in the list, the driver has been asked, and has not come to the point yet.
+        if replaced.is_some() {
+            tell(|| drop(replaced));
+            return false;
+        }
+        let Some(this) = self.me.upgrade() else {
+            return true;
+        };
+        let data = Box::into_raw(Box::new((this, self.submitted())));
+        // SAFETY: the stream is live; the function takes the box that it is given, and is called once.
+        let asked = unsafe {
+            self.gpu
+                .driver
+                .stream_call(self.raw, Self::reached, data.cast())
+        };
+        if let Err(error) = asked {
+            self.note(error);
+            // SAFETY: the driver did not take the box.
+            drop(unsafe { Box::from_raw(data) });
+            // It is better to wake the future too early, so that it asks again, than never.
+            return self.lost.get().is_some() || self.synchronize().is_err() || self.look() >= mark;
+        }
+        false
+    }
+
+    fn forget_waker(&self, future: u64) {
+        // In a child, the lock may be held by a thread that does not exist there.
+        if self.gpu.process.is_this() {
+            let taken: Vec<_> = lock(&self.wakers)
+                .extract_if(.., |each| each.1 == future)
+                .collect();
+            tell(|| drop(taken));
+        }
+    }
+}
+
+impl Drop for StreamState {
+    fn drop(&mut self) {
+        if !self.gpu.process.is_this() {
+            std::mem::forget((self.state.take(), self.owner.take(), self.couriers.take()));
+            return;
+        }
+        if self.abandoned.load(Ordering::Relaxed) {
+            // The driver does not say that kernels and couriers of the stream are over, and they use these blocks.
+            std::mem::forget(std::mem::take(&mut lock(&self.later).garbage));
+            std::mem::forget((self.state.take(), self.owner.take(), self.couriers.take()));
+            return;
+        }
+        let dealing = self.dealing.load(Ordering::Relaxed);
+        self.gpu
+            .give_back((self.quota.load(Ordering::Relaxed), dealing));
+        if self.gpu.enter().is_err() {
+            return;
+        }
+        // The owner has waited until everything was passed, and nobody can have submitted more.
+        self.passed.fetch_max(self.submitted(), Ordering::AcqRel);
+        if self.settled(true) {
+            self.collect();
+        } else {
+            // The driver does not say that a courier is over, so it may be on its way for ever.
+            std::mem::forget(std::mem::take(&mut lock(&self.later).garbage));
+        }
+        if self.owner.is_none() {
+            // SAFETY: the stream was made for this, and nobody else uses it.
+            let _ = unsafe { self.gpu.driver.stream_destroy(self.raw) };
+        }
+        self.gpu.return_mirror(self.mirror);
+    }
+}

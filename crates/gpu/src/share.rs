@@ -1,0 +1,393 @@
+//! What a process, and each of its streams, gets of a GPU: blocks that may wait, and hardware queues.
+//!
+//! # Model
+//!
+//! Blocks that wait may occupy three multiprocessors of four ([`SHARE`]); [`crate::gpu`] says why this keeps a job from
+//! blocking itself. When ranks meet, they find out how many processes use the GPU: each sends the UUID of its GPU, and
+//! its [`Device::portion`](tidegate_hal::device::Device::portion). [`terms`] decides what follows:
+//!
+//! - *In turn* ([`Sharing::InTurn`]) each process has all of the GPU during its turn. So each may have as many blocks as
+//!   it could have alone, but its waits have [gates](crate::gates), so that it gives its turn away while it waits.
+//! - *Together* ([`Sharing::Together`]) kernels of all processes run at the same time. So waits need no gates, but the
+//!   blocks of all processes must be resident *together*. Otherwise a waiting block could keep out the kernel that it
+//!   waits for, of the same process or of another one. Each of n processes gets the nth part of one process's blocks.
+//!   So the sum, with early batches, never grows, and user's kernels have as much room as before. For the same reason
+//!   each process gets a part of the launches that a GPU can have at a time ([`Limits::launches`]), which limits how
+//!   many of its streams may wait. A stream that waits needs two: its batch, and the early batch behind it. (A kernel
+//!   that begins early behind a batch needs none, since nothing in the batch waits any more by then. Neither does
+//!   anything that is early behind the kernel.)
+//!
+//! If a peer may wait for a user's kernel, a block of the kernel must need no more than half of a multiprocessor, so
+//! that it finds room ([`crate::gpu`]). If processes run together, the peer can be on the same GPU.
+//!
+//! # Portions
+//!
+//! A process may be limited to a portion of the multiprocessors ([`Limits::multiprocessors`]). A portion is a limit, and
+//! reserves nothing. Several processes may get the same multiprocessors, even if their portions would fit beside each
+//! other. So the *smallest* portion is divided among the processes: then all blocks fit even if all processes have the
+//! same multiprocessors.
+//!
+//! # When ranks of another world meet later
+//!
+//! Streams may have quotas by then, for instance from a first world in which no other process used the GPU. Quotas
+//! never grow. With its next batch such a stream gets a quota by the new terms, or an error. Recordings from before are
+//! refused, which is also an error. Work that was already enqueued keeps its blocks.
+//!
+//! Two cases are not known here. A process counts the other processes of one world at a time, and knows nothing of
+//! other jobs. So if processes that never met in one world share a GPU, their blocks together may be too many. And
+//! processes that believe they run at the same time may in truth use the GPU in turn, if they reach it by different
+//! servers.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use tidegate_hal::device::DeviceError;
+
+use crate::driver::{Limits, Sharing};
+use crate::gates::Mode;
+use crate::gpu::{Gpu, lock};
+use crate::lower::MAX_BLOCKS;
+use crate::reclaim::StreamState;
+
+/// The share of the multiprocessors on which blocks may wait: three quarters.
+pub const SHARE: (usize, usize) = (3, 4);
+
+/// The environment variable that says how many streams of a device will wait for peers. It overrides the program's
+/// number. If neither is set, the number is 2.
+pub const WAITING_STREAMS: &str = "TIDEGATE_GPU_WAITING_STREAMS";
+
+/// The streams and couriers of a device, and the blocks that they were given.
+pub(crate) struct Admitted {
+    pub(crate) streams: Vec<Weak<StreamState>>,
+    /// How many blocks of all streams together may wait at a time.
+    blocks: usize,
+    /// How many streams may wait at a time.
+    waiting: usize,
+    /// What users should know where processes get too few blocks.
+    advice: &'static str,
+    /// The sum of the streams' quotas.
+    granted: usize,
+    /// How many streams have a quota.
+    holders: usize,
+    /// The couriers of all streams, with those that will wait for ever.
+    couriers: usize,
+    pub(crate) waiting_for_ever: usize,
+    /// Whether ranks are threads, so that many streams share the device.
+    crowded: bool,
+    /// How many streams will wait, as the program says.
+    said: Option<usize>,
+    /// The largest number of other processes that were seen to use the device at the same time.
+    others: usize,
+    /// How often the blocks were dealt again.
+    dealing: usize,
+}
+
+impl Admitted {
+    /// For a process that has the device to itself.
+    pub(crate) fn of(limits: &Limits) -> Self {
+        Admitted {
+            streams: Vec::new(),
+            blocks: share_of(limits.multiprocessors),
+            waiting: usize::MAX,
+            advice: limits.sharing_advice,
+            granted: 0,
+            holders: 0,
+            couriers: 0,
+            waiting_for_ever: 0,
+            crowded: false,
+            said: None,
+            others: 0,
+            dealing: 0,
+        }
+    }
+
+    /// The quota of a stream, if `expected` streams are expected to wait.
+    fn quota(&self, expected: usize) -> usize {
+        // No more streams can wait than there are launches.
+        quota_of(self.blocks, expected.min(self.waiting))
+    }
+
+    /// How many streams are expected to wait.
+    fn expected(&self) -> usize {
+        let crowd = if self.crowded { 12 } else { 2 };
+        number(WAITING_STREAMS)
+            .or(self.said)
+            .unwrap_or(crowd)
+            .max(1)
+    }
+
+    /// Gives a stream its quota, if `expected` streams are expected to wait.
+    fn deal(&mut self, expected: usize) -> Result<usize, DeviceError> {
+        let (all, quota) = (self.blocks, self.quota(expected));
+        if self.granted + quota > all || self.holders >= self.waiting {
+            let shared = match self.others {
+                0 => String::new(),
+                others => format!(
+                    ", to {} streams of {} at most (the device is shared with {others} other processes; {})",
+                    self.holders, self.waiting, self.advice
+                ),
+            };
+            return Err(DeviceError::Exhausted {
+                what: "blocks that may wait on the device",
+                detail: format!(
+                    "{} of {all} are granted{shared}, and a stream gets {quota}, since {expected} streams are expected to wait; if more do, `WorldOptions::waiting_streams` says so, or {WAITING_STREAMS}",
+                    self.granted
+                ),
+            });
+        }
+        self.granted += quota;
+        self.holders += 1;
+        Ok(quota)
+    }
+
+    /// Applies these terms. If they leave less of anything than before, all blocks are dealt again, and the result is
+    /// true.
+    fn renew(&mut self, terms: Terms, others: usize) -> bool {
+        let less = terms.blocks < self.blocks || terms.streams < self.waiting;
+        if less {
+            self.blocks = self.blocks.min(terms.blocks);
+            self.waiting = self.waiting.min(terms.streams);
+            self.others = self.others.max(others);
+            (self.granted, self.holders) = (0, 0);
+            self.dealing += 1;
+        }
+        less
+    }
+
+    /// Takes back a stream's quota (0 if it has none). A quota of an earlier dealing does not count any more.
+    fn take_back(&mut self, (quota, dealing): (usize, usize)) {
+        if dealing == self.dealing {
+            self.granted -= quota;
+            self.holders -= usize::from(quota != 0);
+        }
+    }
+}
+
+/// How a process waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Waits spin.
+    Spin,
+    /// Waits have gates.
+    Gated,
+    /// Waits should have gates, but the device cannot have them.
+    Crawl,
+}
+
+/// How a process uses a GPU that others may use, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) waits: Waits,
+    /// How many blocks of all its streams may wait at a time.
+    pub(crate) blocks: usize,
+    /// How many of its streams may wait.
+    pub(crate) streams: usize,
+}
+
+/// The users of a GPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Users {
+    /// The number of other processes of the job.
+    pub(crate) others: usize,
+    /// Multiprocessors that this process may use.
+    pub(crate) own: usize,
+    /// Launches that the device can have resident at a time.
+    pub(crate) launches: usize,
+    /// How this process shares the GPU.
+    pub(crate) sharing: Sharing,
+    /// The smallest number of multiprocessors of any process; 0 if a process uses the GPU in turn.
+    pub(crate) least: usize,
+}
+
+/// The terms on which a process uses a GPU. They depend on the other users, on the mode of gates, and on whether the
+/// device can have gates.
+pub(crate) fn terms(mode: Mode, users: Users, word_operations: bool) -> Terms {
+    let Users {
+        others,
+        own,
+        launches,
+        sharing,
+        least,
+    } = users;
+    let by_turns = others > 0 && least == 0;
+    let wanted = match mode {
+        Mode::Always => true,
+        Mode::Auto => by_turns,
+        Mode::Never => false,
+    };
+    let waits = match (wanted, word_operations) {
+        (false, _) => Waits::Spin,
+        (true, true) => Waits::Gated,
+        (true, false) => Waits::Crawl,
+    };
+    // This does not depend on the mode, since some waits have no gates in any mode. And one process that uses the GPU in
+    // turn does not end it that the others run together.
+    let (blocks, streams) = if sharing == Sharing::Together && others > 0 {
+        let portion = if least == 0 { own } else { own.min(least) };
+        let all = others + 1;
+        (share_of(portion) / all, share_of(launches) / 2 / all)
+    } else {
+        (share_of(own), usize::MAX)
+    };
+    Terms {
+        waits,
+        blocks,
+        streams,
+    }
+}
+
+/// The part of all multiprocessors, or of all launches, that may wait.
+fn share_of(all: usize) -> usize {
+    all * SHARE.0 / SHARE.1
+}
+
+/// A stream's part of `blocks`, if `expected` streams are expected to wait.
+fn quota_of(blocks: usize, expected: usize) -> usize {
+    (blocks / expected.max(1)).clamp(1, MAX_BLOCKS)
+}
+
+/// Whether there is a hardware queue for one more stream. Two queues are for the device's own streams.
+fn has_queue(streams: usize, queues: usize) -> bool {
+    streams + 2 < queues
+}
+
+fn number(name: &str) -> Option<usize> {
+    std::env::var(name).ok()?.trim().parse().ok()
+}
+
+impl Gpu {
+    /// Admits a stream, if there is a hardware queue for it. Two queues are for the device's own streams.
+    pub(crate) fn admit(&self, stream: &Arc<StreamState>) -> Result<(), DeviceError> {
+        let mut admitted = lock(&self.admitted);
+        admitted.streams.retain(|stream| stream.strong_count() > 0);
+        let streams = admitted.streams.len() + admitted.couriers;
+        if !has_queue(streams, self.limits.queues) {
+            return Err(DeviceError::Exhausted {
+                what: "hardware queues of the device",
+                detail: format!(
+                    "{streams} streams are open (couriers of large puts included) and two are the device's own; {}",
+                    self.limits.queue_advice
+                ),
+            });
+        }
+        admitted.streams.push(Arc::downgrade(stream));
+        Ok(())
+    }
+
+    /// Admits a courier, if there is a hardware queue for it. Couriers get at most a quarter of the queues.
+    pub(crate) fn admit_courier(&self) -> bool {
+        let mut admitted = lock(&self.admitted);
+        admitted.streams.retain(|stream| stream.strong_count() > 0);
+        let (queues, streams) = (self.limits.queues, admitted.streams.len());
+        let room = has_queue(streams + admitted.couriers, queues) && admitted.couriers < queues / 4;
+        admitted.couriers += usize::from(room);
+        room
+    }
+
+    /// A courier is gone.
+    pub(crate) fn dismiss_courier(&self) {
+        lock(&self.admitted).couriers -= 1;
+    }
+
+    /// Notes that `couriers` couriers will wait for ever.
+    pub(crate) fn leave_waiting(&self, couriers: usize) {
+        lock(&self.admitted).waiting_for_ever += couriers;
+    }
+
+    /// The users, as long as no other process is known.
+    pub(crate) fn alone(&self) -> Users {
+        Users {
+            others: 0,
+            own: self.limits.multiprocessors,
+            launches: self.limits.launches,
+            sharing: self.limits.sharing,
+            least: 0,
+        }
+    }
+
+    /// Notes that `others` other processes of the job use the GPU. `least` is the smallest portion of any process, or 0
+    /// if one uses the GPU in turn.
+    pub(crate) fn shared_with(&self, others: usize, least: usize) {
+        let users = Users {
+            others,
+            least,
+            ..self.alone()
+        };
+        let terms = terms(self.gates, users, self.limits.word_operations);
+        if others > 0 {
+            tidegate_hal::tell(|| {
+                tracing::info!(
+                    others,
+                    sharing = ?self.limits.sharing,
+                    ?terms,
+                    "other processes use the GPU"
+                );
+            });
+            self.set_waits(terms.waits, "other processes of the job use the GPU");
+        }
+        let mut admitted = lock(&self.admitted);
+        if admitted.renew(terms, others) {
+            // Streams with quotas look at this number, and so do recordings.
+            self.dealing.store(admitted.dealing, Ordering::Release);
+        }
+    }
+
+    /// From now on waits have gates, if they should and the device can.
+    pub(crate) fn set_waits(&self, waits: Waits, why: &str) {
+        match waits {
+            Waits::Spin => {}
+            Waits::Gated => self.gated.store(true, Ordering::Release),
+            Waits::Crawl => {
+                let error = DeviceError::Unsupported {
+                    device: self.limits.vendor,
+                    what: format!(
+                        "operations of streams on 64-bit words, on {}",
+                        self.limits.name
+                    ),
+                };
+                tidegate_hal::tell(
+                    || tracing::warn!(%error, why, "waits take the time slices of other processes"),
+                );
+            }
+        }
+    }
+
+    /// Whether waits have gates.
+    pub(crate) fn gated(&self) -> bool {
+        self.gated.load(Ordering::Acquire)
+    }
+
+    /// Notes that ranks are threads of this process, and share the device.
+    pub(crate) fn crowd(&self) {
+        lock(&self.admitted).crowded = true;
+    }
+
+    /// Notes how many streams will wait. The largest number counts.
+    pub(crate) fn expect_waiting(&self, streams: usize) {
+        let mut admitted = lock(&self.admitted);
+        admitted.said = admitted.said.max(Some(streams));
+    }
+
+    /// Exchanges the quota that a stream has for a new one. Returns it with the number of the dealing.
+    pub(crate) fn grant(&self, held: (usize, usize)) -> Result<(usize, usize), DeviceError> {
+        let mut admitted = lock(&self.admitted);
+        admitted.take_back(held);
+        let expected = admitted.expected();
+        let quota = admitted.deal(expected)?;
+        Ok((quota, admitted.dealing))
+    }
+
+    /// The quota that a stream without one would get now.
+    pub(crate) fn would_grant(&self) -> usize {
+        let admitted = lock(&self.admitted);
+        admitted.quota(admitted.expected())
+    }
+
+    /// Takes back what was granted.
+    pub(crate) fn give_back(&self, held: (usize, usize)) {
+        lock(&self.admitted).take_back(held);
+    }
+}
+
+#[cfg(test)]
+mod tests;

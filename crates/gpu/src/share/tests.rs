@@ -1,0 +1,203 @@
+use super::*;
+
+/// How many launches an H200 can have resident at a time.
+const LAUNCHES: usize = 128;
+
+/// The users as a process sees them that shares an H200 at the same time.
+fn together(others: usize, own: usize, least: usize) -> Users {
+    Users {
+        others,
+        own,
+        launches: LAUNCHES,
+        sharing: Sharing::Together,
+        least,
+    }
+}
+
+fn limits(multiprocessors: usize) -> Limits {
+    Limits {
+        vendor: "test",
+        name: "a GPU".into(),
+        ordinal: 0,
+        uuid: [0; 16],
+        multiprocessors,
+        wave: 32,
+        dependent_launch: true,
+        word_operations: true,
+        sharing: Sharing::Together,
+        launches: LAUNCHES,
+        queues: 8,
+        queue_advice: String::new(),
+        sharing_advice: "this is why",
+    }
+}
+
+fn by_turns(others: usize) -> Users {
+    Users {
+        others,
+        own: 132,
+        launches: LAUNCHES,
+        sharing: Sharing::InTurn,
+        least: 0,
+    }
+}
+
+#[test]
+fn who_takes_turns_has_gates_and_all_blocks() {
+    for (mode, others, waits) in [
+        (Mode::Auto, 0, Waits::Spin),
+        (Mode::Auto, 1, Waits::Gated),
+        (Mode::Never, 1, Waits::Spin),
+        (Mode::Always, 0, Waits::Gated),
+        (Mode::Always, 1, Waits::Gated),
+    ] {
+        let got = terms(mode, by_turns(others), true);
+        let alone = Terms {
+            waits,
+            blocks: 99,
+            streams: usize::MAX,
+        };
+        assert_eq!(got, alone, "{mode:?}, {others}");
+        // A device without the operations has no gates; that does not matter if none are wanted.
+        let without = terms(mode, by_turns(others), false).waits;
+        assert_eq!(without == Waits::Crawl, waits == Waits::Gated);
+    }
+}
+
+#[test]
+fn together_there_are_no_gates_and_blocks_are_divided() {
+    for (others, blocks, streams) in [
+        (0, 99, usize::MAX),
+        (1, 49, 24),
+        (3, 24, 12),
+        (7, 12, 6),
+        (11, 8, 4),
+        (47, 2, 1),
+        (59, 1, 0),
+        (200, 0, 0),
+    ] {
+        let divided = Terms {
+            waits: Waits::Spin,
+            blocks,
+            streams,
+        };
+        let users = together(others, 132, 132);
+        for word_operations in [false, true] {
+            for mode in [Mode::Auto, Mode::Never] {
+                assert_eq!(terms(mode, users, word_operations), divided);
+            }
+        }
+        // A process whose environment asks for gates still has waits without one.
+        let gated = Terms {
+            waits: Waits::Gated,
+            ..divided
+        };
+        assert_eq!(terms(Mode::Always, users, true), gated);
+    }
+}
+
+#[test]
+fn one_process_in_turn_makes_turns_of_it() {
+    let waits = Waits::Gated;
+    // This process shares the GPU at the same time, and another does not.
+    let got = terms(Mode::Auto, together(2, 132, 0), true);
+    assert_eq!((got.waits, got.blocks), (waits, 33));
+    let other = Users {
+        least: 0,
+        ..by_turns(2)
+    };
+    assert_eq!(terms(Mode::Auto, other, true).waits, waits);
+}
+
+/// Portions may be the same multiprocessors. So all blocks of half a multiprocessor each, and as many early ones, must
+/// find room on the smallest portion, and leave a quarter of it.
+#[test]
+fn all_processes_fit_the_least_portion() {
+    for processes in 2..=60 {
+        for portions in [[132, 132], [132, 66], [16, 132], [2, 132], [7, 9]] {
+            let least = *portions.iter().min().unwrap();
+            let of = |process: usize| portions[process % 2];
+            let all: usize = (0..processes)
+                .map(|process| {
+                    terms(
+                        Mode::Auto,
+                        together(processes - 1, of(process), least),
+                        true,
+                    )
+                })
+                .map(|terms| terms.blocks)
+                .sum();
+            assert!(4 * all <= 3 * least, "{processes} of {portions:?}: {all}");
+            let streams = terms(Mode::Auto, together(processes - 1, 132, 132), true).streams;
+            assert!(
+                4 * 2 * streams * processes <= 3 * LAUNCHES,
+                "{processes}: {streams}"
+            );
+        }
+    }
+}
+
+#[test]
+fn streams_have_equal_parts() {
+    assert_eq!(quota_of(99, 2), 49);
+    assert_eq!(quota_of(99, 0), 99);
+    assert_eq!(quota_of(12, 2), 6);
+    // A quota is at least 1. If there is no block left, granting it fails.
+    assert_eq!(quota_of(0, 2), 1);
+    assert_eq!(quota_of(10_000, 1), MAX_BLOCKS);
+}
+
+#[test]
+fn what_is_dealt_is_never_more_than_there_is() {
+    let mut admitted = Admitted::of(&limits(132));
+    assert_eq!(admitted.deal(2).unwrap(), 49);
+    assert_eq!(admitted.deal(2).unwrap(), 49);
+    let refused = |admitted: &mut Admitted| admitted.deal(2).unwrap_err().to_string();
+    let error = refused(&mut admitted);
+    assert!(error.contains("98 of 99 are granted, and"), "{error}");
+    admitted.take_back((49, 0));
+    // A process that uses the GPU in turn takes nothing away.
+    assert!(!admitted.renew(terms(Mode::Auto, by_turns(3), true), 3) && admitted.dealing == 0);
+    // Seven others have come, so all blocks are dealt again.
+    let of = |others| terms(Mode::Auto, together(others, 132, 132), true);
+    assert!(admitted.renew(of(7), 7) && admitted.dealing == 1);
+    assert_eq!(admitted.deal(2).unwrap(), 6);
+    assert_eq!(admitted.deal(2).unwrap(), 6);
+    let error = refused(&mut admitted);
+    assert!(error.contains("with 7 other processes"), "{error}");
+    // A quota of an earlier dealing that comes back late does not count.
+    admitted.take_back((49, 0));
+    assert!(admitted.deal(2).is_err());
+    // Another world has fewer processes, but those seven still exist.
+    assert!(!admitted.renew(of(1), 1));
+    assert!(admitted.deal(2).is_err());
+    // If only the blocks become fewer, no more streams may wait either.
+    let small = terms(Mode::Auto, together(1, 132, 16), true);
+    assert!(small.blocks < 12 && small.streams > 6);
+    assert!(admitted.renew(small, 1) && admitted.waiting == 6 && admitted.others == 7);
+    // As many streams have quotas as there are launches, so the remaining blocks cannot be granted.
+    assert!(admitted.renew(of(47), 47));
+    assert_eq!(admitted.deal(2).unwrap(), 2);
+    assert!(refused(&mut admitted).contains("to 1 streams of 1 at most"));
+    // With one more process there are as many blocks, but no launch is left for any stream.
+    assert_eq!(of(48).blocks, of(47).blocks);
+    assert!(admitted.renew(of(48), 48) && admitted.deal(1).is_err());
+    // There is nothing left for any stream: an error, and no block.
+    assert!(admitted.renew(of(200), 200));
+    assert!(matches!(
+        admitted.deal(1),
+        Err(DeviceError::Exhausted { .. })
+    ));
+}
+
+/// The example in the documentation of all-reduces: three lanes for each rank, of which a block carries out 16.
+#[test]
+fn ranks_that_an_all_reduce_may_have() {
+    let ranks = |multiprocessors, expected| {
+        Admitted::of(&limits(multiprocessors)).quota(expected) * crate::lower::WARPS / 3
+    };
+    assert_eq!(
+        [2, 1, 12].map(|expected| ranks(132, expected)),
+        [261, 528, 42]
+    );
+}
