@@ -1,0 +1,176 @@
+//! What streams keep, until they have passed it.
+
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+
+use tidegate_gpu::driver::ErrorKind;
+use tidegate_hal::device::{Fault, Reclaim as _, Stand, Stream as _};
+
+use super::driver::Did;
+use super::{Bench, of, raw, seen};
+
+#[test]
+fn garbage_is_dropped_when_the_stream_has_passed_it() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    // Nothing was submitted, so it is dropped at once.
+    let (thing, gone) = seen();
+    stream.reclaim().retire(Box::new(thing));
+    assert!(gone());
+    bench.null.hold(raw(&stream));
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&bench.batch(1), Location::caller()) }.unwrap();
+    let (thing, gone) = seen();
+    stream.reclaim().retire(Box::new(thing));
+    assert!(!gone() && matches!(stream.reclaim().stand(), Stand::Works(_)));
+    bench.null.release(raw(&stream));
+    // Somebody has to ask.
+    assert_eq!(stream.reclaim().passed(), stream.mark());
+    assert!(gone() && matches!(stream.reclaim().stand(), Stand::Through));
+}
+
+#[test]
+fn garbage_behind_an_event_goes_before_later_work_is_over() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    bench.null.hold(raw(&stream));
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&bench.batch(1), Location::caller()) }.unwrap();
+    let (thing, gone) = seen();
+    stream.reclaim().retire(Box::new(thing));
+    bench.null.release(raw(&stream));
+    bench.null.hold(raw(&stream));
+    // SAFETY: as above.
+    unsafe { stream.submit(&bench.batch(1), Location::caller()) }.unwrap();
+    assert!(stream.reclaim().passed() < stream.mark());
+    assert!(gone());
+    bench.null.release(raw(&stream));
+}
+
+#[test]
+fn a_batch_is_kept_until_the_stream_has_passed_it() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    bench.null.hold(raw(&stream));
+    let batch = bench.batch(1);
+    let kept = Arc::downgrade(&batch);
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&batch, Location::caller()) }.unwrap();
+    drop(batch);
+    assert!(kept.strong_count() > 0);
+    stream.synchronize().unwrap().unwrap();
+    assert_eq!(kept.strong_count(), 0);
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_future_is_woken_once_by_the_stream_itself() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    let woken = Arc::<Woken>::default();
+    let waker = Waker::from(woken.clone());
+    let times = || woken.0.load(Ordering::Relaxed);
+    bench.null.hold(raw(&stream));
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&bench.batch(1), Location::caller()) }.unwrap();
+    let mark = stream.mark();
+    assert!(!stream.reclaim().wake_at(mark, 7, &waker));
+    // The same future asks again with another waker, and another future gives up.
+    assert!(!stream.reclaim().wake_at(mark, 7, &waker.clone()));
+    assert!(!stream.reclaim().wake_at(mark, 8, &waker));
+    stream.reclaim().forget_waker(8);
+    assert_eq!(times(), 0);
+    bench.null.release(raw(&stream));
+    assert_eq!(times(), 1);
+    assert!(stream.reclaim().wake_at(mark, 7, &waker), "it is over");
+}
+
+#[test]
+fn a_stream_is_waited_for_before_it_is_destroyed() {
+    let bench = Bench::new();
+    let (thing, gone) = seen();
+    let stream = bench.stream_that_keeps(thing);
+    let number = of(&stream);
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&bench.batch(1), Location::caller()) }.unwrap();
+    bench.null.did();
+    drop(stream);
+    assert_eq!(bench.null.did(), [Did::Waited(number), Did::Gone(number)]);
+    assert!(gone());
+}
+
+#[test]
+fn what_may_still_run_is_left_behind() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    let number = of(&stream);
+    bench.null.hold(raw(&stream));
+    let batch = bench.batch(1);
+    let kept = Arc::downgrade(&batch);
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&batch, Location::caller()) }.unwrap();
+    drop(batch);
+    // The driver does not say that the stream is over.
+    bench.null.refuse("stream_synchronize", 0, ErrorKind::Other);
+    drop(stream);
+    assert!(!bench.null.did().contains(&Did::Gone(number)));
+    assert!(kept.strong_count() > 0);
+}
+
+#[test]
+fn a_lost_context_ends_everything() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    bench.null.hold(raw(&stream));
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&bench.batch(1), Location::caller()) }.unwrap();
+    let (thing, gone) = seen();
+    stream.reclaim().retire(Box::new(thing));
+    assert!(!gone());
+    bench
+        .null
+        .refuse("stream_synchronize", 0, ErrorKind::ContextLost);
+    let fault = stream.synchronize().unwrap().unwrap_err();
+    assert!(
+        matches!(&fault, Fault::Kernel(why) if why.contains("is refused")),
+        "{fault:?}"
+    );
+    assert!(gone(), "nothing runs any more");
+}
+
+#[test]
+fn a_shortage_of_memory_gives_no_stream_and_leaves_none() {
+    let bench = Bench::new();
+    bench.null.did();
+    for call in ["stream_create", "alloc", "fill"] {
+        bench.null.refuse(call, 0, ErrorKind::OutOfMemory);
+        let config = tidegate_hal::device::StreamConfig {
+            name: "stream".into(),
+            bell: tidegate_hal::memory::Ptr::NULL,
+            keep: Arc::new(()),
+            inline: false,
+            ranks_on_node: 1,
+            priority: Default::default(),
+            helper: None,
+        };
+        // SAFETY: nobody rings the bell.
+        assert!(unsafe { bench.device.stream(config) }.is_err(), "{call}");
+    }
+    let gone = |did: &&Did| matches!(did, Did::Gone(_));
+    let did = bench.null.did();
+    assert_eq!(
+        did.iter().filter(gone).count(),
+        2,
+        "one was never made: {did:?}"
+    );
+}
