@@ -5,7 +5,7 @@
 // # Model
 //
 // A batch is a set of independent lanes. A lane is a list of steps: wait for a word, move data, add to a word. The host
-// lowers the batch to a *program* in device memory (`crates/cuda/src/lower`). The program is the same for every launch,
+// lowers the batch to a *program* in device memory (`crates/gpu/src/lower`). The program is the same for every launch,
 // because the value that a wait compares with, its operand, is beside the word, and the wait advances it. So a launch
 // can be recorded once and replayed.
 //

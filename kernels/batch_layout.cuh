@@ -1,6 +1,6 @@
 // A part of batch.cu: the data layout that the host and the kernel share.
 //
-// `crates/cuda/src/lower/layout.rs` mirrors it, and its tests compare the sizes and offsets.
+// `crates/gpu/src/lower/layout.rs` mirrors it, and its tests compare the sizes and offsets.
 
 typedef unsigned char u8;
 typedef unsigned short u16;

@@ -123,11 +123,12 @@ ROWS = [
     ("devices, meeting", [
         ("boot", "how ranks meet", ORANGE, ORANGE_LINE),
         ("host", "streams that are threads", GREEN, GREEN_LINE),
-        ("cuda", "GPUs", GREEN, GREEN_LINE),
+        ("cuda", "NVIDIA's GPUs", GREEN, GREEN_LINE),
     ]),
     ("ground", [
         ("derive", "macros", BLUE, BLUE_LINE),
         ("words", "the word protocol", BLUE, BLUE_LINE),
+        ("gpu", "GPUs of any vendor", GREEN, GREEN_LINE),
         ("ffi", "foreign functions", RED, RED_LINE),
         ("kernels", "device code", RED, RED_LINE),
         ("testbed", "network namespaces", ORANGE, ORANGE_LINE),

@@ -8,7 +8,6 @@ use tidegate_hal::control::Handle;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 
-use crate::device::GpuDevice;
 use crate::driver::PeerMemory;
 use crate::gpu::Gpu;
 
@@ -110,26 +109,6 @@ impl GpuBlock {
             base: memory.base,
             bytes,
             kind: Kind::Mapped(memory),
-        }
-    }
-
-    /// A block over memory that another library has allocated, and that `owner` frees.
-    ///
-    /// # Safety
-    ///
-    /// `address .. address + bytes` is memory of the device, initialised, and aligned to at least 64 bytes. It lives as
-    /// long as `owner`, and nothing else accesses it meanwhile.
-    pub unsafe fn adopt(
-        device: &GpuDevice,
-        address: u64,
-        bytes: usize,
-        owner: Box<dyn Any + Send + Sync>,
-    ) -> Self {
-        GpuBlock {
-            gpu: device.gpu().clone(),
-            base: address,
-            bytes,
-            kind: Kind::Adopted(Some(owner)),
         }
     }
 

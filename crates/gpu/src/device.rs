@@ -4,6 +4,7 @@
 //! the other's device. [`vendor!`](crate::vendor) declares them. Everything else (graphs, events, loaded code) is reached
 //! only through those types, and is the same for all vendors.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,11 +14,12 @@ use tidegate_hal::device::{DeviceError, StreamConfig};
 use tidegate_hal::memory::{Ptr, Sharing};
 use tidegate_hal::nic::Register;
 
-use crate::block::GpuBlock;
-use crate::driver::{self, Limits, Vendor};
+use crate::block::{GpuBlock, Kind};
+use crate::driver::{self, Keep, Limits, Vendor};
 use crate::gpu::Gpu;
 use crate::lower::address;
 use crate::module::GpuModule;
+use crate::reclaim::StreamState;
 use crate::stream::GpuStream;
 
 /// A GPU as a device. The methods without an example do what the method of the same name says in
@@ -162,6 +164,54 @@ impl GpuDevice {
 
     pub fn load(&self, code: &[u8]) -> Result<Arc<GpuModule>, DeviceError> {
         GpuModule::load(&self.gpu, code)
+    }
+}
+
+impl GpuBlock {
+    /// A block over memory that another library has allocated, and that `owner` frees.
+    ///
+    /// # Safety
+    ///
+    /// `address .. address + bytes` is memory of the device, initialised, and aligned to at least 64 bytes. It lives as
+    /// long as `owner`, and nothing else accesses it meanwhile.
+    pub unsafe fn adopt(
+        device: &GpuDevice,
+        address: u64,
+        bytes: usize,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        GpuBlock {
+            gpu: device.gpu().clone(),
+            base: address,
+            bytes,
+            kind: Kind::Adopted(Some(owner)),
+        }
+    }
+}
+
+impl GpuStream {
+    /// A stream over one that another library has made, and that `keep` owns.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a stream of the device, which lives as long as `keep`, and is captured only through the result. No
+    ///   other stream waits for it implicitly.
+    /// - Other work on it leaves the memory alone that is at home on this stream, unless the caller orders it with that
+    ///   memory's use.
+    /// - Other work on it does not end before the work in front of it, and does not let later work begin while it waits
+    ///   for a peer.
+    pub unsafe fn adopt(
+        device: &GpuDevice,
+        raw: driver::Stream,
+        keep: Keep,
+        config: StreamConfig,
+    ) -> Result<Self, DeviceError> {
+        let gpu = device.gpu();
+        gpu.enter()?;
+        // SAFETY: the caller's promise; `keep` is held as long as the stream, which waits at its end until everything
+        // has been passed.
+        let shared = unsafe { StreamState::new(gpu, raw, Some(keep)) }?;
+        Ok(Self::over(shared, config))
     }
 }
 
@@ -347,7 +397,7 @@ macro_rules! vendor {
                     parameters: &Parameters,
                 ) -> Result<(), DeviceError> {
                     // SAFETY: the caller's promise.
-                    unsafe { GpuDevice::launch(&stream.0, function, grid, parameters) }
+                    unsafe { function.launch(&stream.0, grid, parameters) }
                 }
             }
 

@@ -18,8 +18,10 @@
 //! A call fails with a [`DriverError`]. Its [`ErrorKind`] is what this crate decides by, and its text is what users
 //! read. Errors of kernels that ran earlier are reported by whichever call comes next.
 
+use std::any::Any;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{DeviceError, Priority};
@@ -98,6 +100,9 @@ impl<T> Doing<T> for Result<T> {
         self.map_err(|error| error.doing(what))
     }
 }
+
+/// Something that must live as long as a stream may use it.
+pub type Keep = Arc<dyn Any + Send + Sync>;
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(

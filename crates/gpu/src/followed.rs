@@ -20,14 +20,12 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::reclaim::StreamState;
-
 /// How many other streams a batch looks at.
 pub(crate) const LOOKED_AT: usize = 2;
 
 /// Streams whose failure makes the owner fail, from its next batch on. Each is in the list once.
 #[derive(Debug)]
-pub(crate) struct Followed<S = StreamState>(RefCell<Vec<Arc<S>>>);
+pub(crate) struct Followed<S>(RefCell<Vec<Arc<S>>>);
 
 impl<S> Default for Followed<S> {
     fn default() -> Self {

@@ -41,7 +41,7 @@
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use tidegate_hal::batch::{Move, POISON, Side};
@@ -54,17 +54,18 @@ pub(crate) use tidegate_hal::lock;
 use crate::driver::{self, Doing, Driver, Function, Limits, Module, Start, Stream, Vendor};
 use crate::gates;
 pub use crate::gates::GATES;
+use crate::last::Early;
 pub use crate::lower::apart::COPY_ENGINE_FROM;
 use crate::lower::apart::Crossover;
 use crate::lower::landings;
 pub use crate::lower::landings::LAND_UP_TO;
 use crate::lower::operands::{self, Operands};
 use crate::lower::{Mirror, THREADS};
-use crate::pinned::{Pinned, keep_from_children};
-use crate::reclaim::StreamState;
+use crate::pinned::{PAGE, Pinned, keep_from_children};
+pub use crate::registers::STRIKES;
 use crate::registers::{self, Registers};
 use crate::reserve::Reserve;
-use crate::share::{self, Admitted};
+use crate::share::{self, Admitable, Admitted};
 pub use crate::share::{SHARE, WAITING_STREAMS};
 
 /// The environment variable that says how early batches may be launched, if the device can begin a kernel early. `no`: never.
@@ -72,22 +73,8 @@ pub use crate::share::{SHARE, WAITING_STREAMS};
 /// waits. `no` also holds for kernels that wait by themselves.
 pub const EARLY: &str = "TIDEGATE_GPU_EARLY";
 
-/// The environment variable that says whether streams store to registers of NICs: `no`, or `auto` (the default), which
-/// means wherever the driver maps them.
-pub const STRIKES: &str = "TIDEGATE_GPU_STRIKES";
-
 /// How many mirrors are allocated at a time.
 const MIRRORS: usize = 32;
-
-/// How early a batch may be launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Early {
-    No,
-    /// When nothing in front of the batch waits any more.
-    Launch,
-    /// While the batch in front is still running, and waits.
-    Resident,
-}
 
 /// One GPU, as this process uses it.
 pub struct Gpu {
@@ -339,6 +326,41 @@ impl Gpu {
         }
     }
 
+    /// Zeroed memory of the host, at one address for both sides.
+    pub(crate) fn pin(&self, bytes: usize) -> Result<NonNull<u8>, DeviceError> {
+        let whole = bytes
+            .checked_next_multiple_of(PAGE)
+            .ok_or_else(|| DeviceError::Exhausted {
+                what: "pinned memory",
+                detail: format!("{bytes} bytes"),
+            })?;
+        let base = match self.pinned.reuse(whole) {
+            Some(base) => base,
+            None => {
+                self.enter()?;
+                let base = self.driver.pin(whole).doing("allocating pinned memory")?;
+                keep_from_children(base, whole);
+                self.pinned.add(base, whole);
+                base
+            }
+        };
+        // SAFETY: the piece has at least this many bytes, and nobody else uses it.
+        unsafe { base.as_ptr().write_bytes(0, bytes) };
+        Ok(base)
+    }
+
+    /// The word at an address, if it lies in pinned memory. Threads of the host access such words directly.
+    ///
+    /// # Safety
+    ///
+    /// There is a live word at the address, for `'a`.
+    pub(crate) unsafe fn pinned_word<'a>(&self, word: *mut u8) -> Option<&'a AtomicU64> {
+        // SAFETY: the caller's promise; words are only accessed atomically.
+        self.pinned
+            .holds(word.addr())
+            .then(|| unsafe { &*word.cast::<AtomicU64>() })
+    }
+
     /// The counts that operands will have after all that is enqueued. They are kept only while waits have gates.
     pub(crate) fn operands(&self) -> MutexGuard<'_, Operands> {
         self.operands.lock()
@@ -387,7 +409,7 @@ impl Gpu {
         self.is_idle()
     }
 
-    fn streams(&self) -> Vec<Arc<StreamState>> {
+    fn streams(&self) -> Vec<Arc<dyn Admitable>> {
         let admitted = lock(&self.admitted);
         admitted.streams.iter().filter_map(Weak::upgrade).collect()
     }

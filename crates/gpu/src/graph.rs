@@ -4,13 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::device::DeviceError;
 
-use crate::driver::{Doing, Graph, Result, Stream};
+use crate::driver::{Doing, Graph, Keep, Result, Stream};
 use crate::gpu::Gpu;
 use crate::line::Line;
 use crate::lower::operands::Advance;
 use crate::reclaim::StreamState;
 use crate::reserve::{Launchable, weight};
-use crate::stream::Keep;
 
 /// How many replays each of two graphs contains, for a recording of this weight that is replayed often. Between two
 /// launches of graphs a GPU is idle for longer than many an epoch takes, so several replays are put in one graph. A

@@ -31,7 +31,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::gpu::Early;
+/// How early a batch may be launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Early {
+    No,
+    /// When nothing in front of the batch waits any more.
+    Launch,
+    /// While the batch in front is still running, and waits.
+    Resident,
+}
 
 /// What is expected to be launched behind a program: how many times in a row it was a kernel that can begin early.
 #[derive(Clone, Debug, Default)]

@@ -34,6 +34,7 @@
 //! After an error that destroys the context (such as an illegal address in a user's kernel), every later call on the
 //! stream reports a kernel's fault.
 
+mod admit;
 mod block;
 mod courier;
 mod device;
@@ -49,21 +50,24 @@ mod module;
 mod pinned;
 mod place;
 mod reclaim;
+mod recordings;
 mod registers;
 mod reports;
 mod reserve;
 mod share;
 mod stream;
+mod strikes;
 mod submit;
 mod timing;
 mod unroll;
 
 pub use block::GpuBlock;
 pub use device::GpuDevice;
+pub use driver::Keep;
 pub use graph::GpuGraph;
 pub use module::{GpuFunction, GpuModule};
 pub use reclaim::StreamState;
-pub use stream::{GpuEvent, GpuStream, Keep};
+pub use stream::{GpuEvent, GpuStream};
 pub use timing::TimedEvent;
 
 #[doc(hidden)]

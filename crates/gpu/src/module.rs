@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tidegate_hal::device::{Call, DeviceError, Grid, Parameters};
 
-use crate::device::GpuDevice;
 use crate::driver::{Doing, ErrorKind, Function, Launch, Module};
-use crate::gpu::{Early, Gpu};
-use crate::last::Last;
+use crate::gpu::Gpu;
+use crate::last::{Early, Last};
 use crate::line::First;
+use crate::share::Admitable as _;
 use crate::stream::GpuStream;
 
 /// Loaded code. It stays loaded as long as the process lives, because unloading could block behind a wait.
@@ -81,24 +81,24 @@ impl GpuFunction {
     }
 }
 
-impl GpuDevice {
-    /// Launches a function.
+impl GpuFunction {
+    /// Launches the function.
     ///
     /// # Safety
     ///
     /// As for [`LaunchDevice::launch`](tidegate_hal::device::LaunchDevice::launch).
     pub unsafe fn launch(
+        &self,
         stream: &GpuStream,
-        function: &GpuFunction,
         grid: Grid,
         parameters: &Parameters,
     ) -> Result<(), DeviceError> {
         let mut arguments: [*mut c_void; Parameters::MAX] = [std::ptr::null_mut(); Parameters::MAX];
         let addresses = parameters.addresses();
-        if addresses.len() != function.parameters {
+        if addresses.len() != self.parameters {
             return Err(DeviceError::Code(format!(
                 "the function takes {} parameters, and gets {}",
-                function.parameters,
+                self.parameters,
                 addresses.len()
             )));
         }
@@ -117,7 +117,7 @@ impl GpuDevice {
         }
         let shared = &stream.shared;
         shared.gpu.enter()?;
-        let can = function.early && shared.gpu.early != Early::No;
+        let can = self.early && shared.gpu.early != Early::No;
         let let_nobody_come = || stream.let_nobody_come();
         let early =
             (stream.last.take()).kernel_follows(can, shared.is_capturing(), let_nobody_come);
@@ -127,12 +127,12 @@ impl GpuDevice {
             shared: grid.shared,
             early,
         };
-        let arguments = &mut arguments[..function.parameters];
+        let arguments = &mut arguments[..self.parameters];
         let driver = shared.gpu.driver;
         // SAFETY: the caller promises that the parameters are the function's, and for the memory that they name;
         // modules are never unloaded. A function that begins early waits by itself, as the caller that bound it
         // promised.
-        let launch = || unsafe { driver.launch(function.function, &launch, shared.raw, arguments) };
+        let launch = || unsafe { driver.launch(self.function, &launch, shared.raw, arguments) };
         let launched = stream.during(Call::Launch, launch);
         // This comes after the launch, so that no thread takes the item for passed meanwhile.
         shared.count();
@@ -144,7 +144,7 @@ impl GpuDevice {
                 .map_err(|error| shared.note(error))
                 .doing("launching a kernel"),
         }?;
-        let first = if function.early {
+        let first = if self.early {
             First::Early
         } else {
             First::Other

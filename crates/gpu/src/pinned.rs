@@ -14,21 +14,17 @@
 //!
 //! [`DeviceError::Exhausted`] when the driver has no more.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use tidegate_hal::device::DeviceError;
-use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::lock;
+use tidegate_hal::memory::Ptr;
 use tidegate_hal::process::Unforked;
 
-use crate::block::GpuBlock;
-use crate::driver::Doing;
-use crate::gpu::{Gpu, lock};
-
 /// The size of a piece is a multiple of this.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// A piece that is not used.
 struct Free {
@@ -40,6 +36,14 @@ struct Free {
 #[derive(Default)]
 pub(crate) struct Pinned(Mutex<State>);
 
+/// A word of the device in which it counts what it adds to a word of the host.
+pub(crate) struct Count {
+    /// Its address.
+    pub(crate) at: u64,
+    /// The memory that it lies in.
+    pub(crate) _memory: Box<dyn Any + Send>,
+}
+
 #[derive(Default)]
 struct State {
     /// The sizes of all pieces, by their first addresses. Pieces are never removed.
@@ -47,7 +51,7 @@ struct State {
     free: Vec<Free>,
     /// The blocks in which the GPU counts, by the addresses of the words that it adds to. They are freed with the
     /// pieces of the words.
-    counts: BTreeMap<usize, GpuBlock>,
+    counts: BTreeMap<usize, Count>,
 }
 
 // SAFETY: the pointers are to memory that is never freed, and that nobody uses while it is in the list.
@@ -55,7 +59,7 @@ unsafe impl Send for State {}
 
 impl Pinned {
     /// The free piece that fits best, unless it is far too large.
-    fn reuse(&self, bytes: usize) -> Option<NonNull<u8>> {
+    pub(crate) fn reuse(&self, bytes: usize) -> Option<NonNull<u8>> {
         let free = &mut lock(&self.0).free;
         let fits = |piece: &Free| piece.bytes >= bytes && piece.bytes / 2 <= bytes;
         let best = (0..free.len())
@@ -64,7 +68,7 @@ impl Pinned {
         Some(free.swap_remove(best).base)
     }
 
-    fn add(&self, base: NonNull<u8>, bytes: usize) {
+    pub(crate) fn add(&self, base: NonNull<u8>, bytes: usize) {
         lock(&self.0).pieces.insert(base.addr().get(), bytes);
     }
 
@@ -81,6 +85,25 @@ impl Pinned {
         drop(counts);
     }
 
+    /// The address of the count of a word.
+    pub(crate) fn count_of(&self, word: usize) -> Option<u64> {
+        lock(&self.0).counts.get(&word).map(|count| count.at)
+    }
+
+    /// Adds the count of a word, unless another thread has added one meanwhile. Returns the address of the one that
+    /// counts, and the other one.
+    pub(crate) fn add_count(&self, word: usize, count: Count) -> (u64, Option<Count>) {
+        let mut state = lock(&self.0);
+        match state.counts.get(&word) {
+            Some(known) => (known.at, Some(count)),
+            None => {
+                let at = count.at;
+                state.counts.insert(word, count);
+                (at, None)
+            }
+        }
+    }
+
     /// Whether an address lies in pinned memory.
     pub(crate) fn holds(&self, address: usize) -> bool {
         let state = lock(&self.0);
@@ -95,85 +118,6 @@ pub(crate) fn keep_from_children(base: NonNull<u8>, bytes: usize) {
     // SAFETY: the memory is never given back to the driver, and everything else in its pages is the driver's, too.
     let unforked = unsafe { Unforked::new((), Ptr(base.as_ptr()), bytes) };
     std::mem::forget(unforked);
-}
-
-impl Gpu {
-    /// Zeroed memory of the host, at one address for both sides.
-    pub(crate) fn pin(&self, bytes: usize) -> Result<NonNull<u8>, DeviceError> {
-        let whole = bytes
-            .checked_next_multiple_of(PAGE)
-            .ok_or_else(|| DeviceError::Exhausted {
-                what: "pinned memory",
-                detail: format!("{bytes} bytes"),
-            })?;
-        let base = match self.pinned.reuse(whole) {
-            Some(base) => base,
-            None => {
-                self.enter()?;
-                let base = self.driver.pin(whole).doing("allocating pinned memory")?;
-                keep_from_children(base, whole);
-                self.pinned.add(base, whole);
-                base
-            }
-        };
-        // SAFETY: the piece has at least this many bytes, and nobody else uses it.
-        unsafe { base.as_ptr().write_bytes(0, bytes) };
-        Ok(base)
-    }
-
-    /// The address of the count of a word that lies in pinned memory, and to which only this GPU adds; 0 for any other
-    /// word.
-    ///
-    /// # Safety
-    ///
-    /// The word is live.
-    pub(crate) unsafe fn count_of(self: &Arc<Self>, word: Ptr) -> Result<u64, DeviceError> {
-        // SAFETY: the caller's promise.
-        let Some(value) = (unsafe { self.pinned_word(word.0) }) else {
-            return Ok(0);
-        };
-        let found = |state: &State| {
-            let count = state.counts.get(&word.0.addr());
-            count.map(|count| count.base().0.addr() as u64)
-        };
-        if let Some(count) = found(&lock(&self.pinned.0)) {
-            return Ok(count);
-        }
-        let count = GpuBlock::alloc(self, size_of::<u64>(), Sharing::Private)?;
-        let value = value.load(Ordering::Relaxed);
-        if value != 0 {
-            let bytes = value.to_ne_bytes();
-            // SAFETY: the block is as large as the count, and only this call uses it; the source lives until the
-            // service stream is done.
-            self.serve("setting a count", |driver, stream| unsafe {
-                let to = count.base().0.addr() as u64;
-                driver.copy_in(to, bytes.as_ptr(), bytes.len(), stream)
-            })?;
-        }
-        // Another thread may have inserted a count meanwhile. Nothing has been counted in ours yet, because no program
-        // names it.
-        let mut state = lock(&self.pinned.0);
-        let spare = match found(&state) {
-            Some(_) => Some(count),
-            None => state.counts.insert(word.0.addr(), count),
-        };
-        let count = found(&state).expect("it was there, or has been put there");
-        drop(state);
-        drop(spare);
-        Ok(count)
-    }
-
-    /// The word at an address, if it lies in pinned memory. Threads of the host access such words directly.
-    ///
-    /// # Safety
-    ///
-    /// There is a live word at the address, for `'a`.
-    pub(crate) unsafe fn pinned_word<'a>(&self, word: *mut u8) -> Option<&'a AtomicU64> {
-        // SAFETY: the caller's promise; words are only accessed atomically.
-        self.pinned
-            .holds(word.addr())
-            .then(|| unsafe { &*word.cast::<AtomicU64>() })
-    }
 }
 
 #[cfg(test)]

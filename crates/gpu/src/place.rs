@@ -16,11 +16,12 @@ use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use crate::block::GpuBlock;
 use crate::courier::Couriers;
 use crate::driver::{Function, Launch};
-use crate::gpu::{Early, Gpu, lock};
-use crate::last::Expected;
+use crate::gpu::{Gpu, lock};
+use crate::last::{Early, Expected};
 use crate::lower::apart::{self, Errand};
 use crate::lower::operands::{self, Advance};
 use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS, parts};
+use crate::pinned::Count;
 
 /// A program that can be launched.
 pub(crate) struct Placed {
@@ -47,7 +48,7 @@ impl Placed {
         let lower = |lists| {
             // SAFETY: words that a batch adds to are live.
             let count = |word: Ptr| unsafe { gpu.count_of(word) };
-            Program::new(batch, quota, lists, count)
+            Program::new(batch, quota, gpu.limits.wave, lists, count)
         };
         let alloc =
             |program: &Program| GpuBlock::alloc(gpu, program.len().max(16), Sharing::Private);
@@ -156,6 +157,45 @@ pub(crate) fn look_step(zero: Ptr) -> Step {
         },
         landed: None,
     })
+}
+
+impl Gpu {
+    /// The address of the count of a word that lies in pinned memory, and to which only this GPU adds; 0 for any other
+    /// word.
+    ///
+    /// # Safety
+    ///
+    /// The word is live.
+    pub(crate) unsafe fn count_of(self: &Arc<Self>, word: Ptr) -> Result<u64, DeviceError> {
+        // SAFETY: the caller's promise.
+        let Some(value) = (unsafe { self.pinned_word(word.0) }) else {
+            return Ok(0);
+        };
+        let pinned = &self.pinned;
+        if let Some(count) = pinned.count_of(word.0.addr()) {
+            return Ok(count);
+        }
+        let count = GpuBlock::alloc(self, size_of::<u64>(), Sharing::Private)?;
+        let value = value.load(Ordering::Relaxed);
+        if value != 0 {
+            let bytes = value.to_ne_bytes();
+            // SAFETY: the block is as large as the count, and only this call uses it; the source lives until the
+            // service stream is done.
+            self.serve("setting a count", |driver, stream| unsafe {
+                let to = count.base().0.addr() as u64;
+                driver.copy_in(to, bytes.as_ptr(), bytes.len(), stream)
+            })?;
+        }
+        // Nothing has been counted in ours yet, because no program names it.
+        let count = Count {
+            at: count.base().0.addr() as u64,
+            _memory: Box::new(count),
+        };
+        let (at, spare) = pinned.add_count(word.0.addr(), count);
+        // It is dropped here, under no lock, because this calls the driver.
+        drop(spare);
+        Ok(at)
+    }
 }
 
 /// A batch with couriers.

@@ -32,12 +32,12 @@ use tidegate_hal::tell;
 
 use crate::block::GpuBlock;
 use crate::courier::Couriers;
-use crate::driver::{Doing, DriverError, ErrorKind, Event, Stream};
+use crate::driver::{Doing, DriverError, ErrorKind, Event, Keep, Stream};
 use crate::gates::{Bar, Bars, Gates};
 use crate::gpu::{Gpu, lock};
 use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
 use crate::reports::{self, Crowded};
-use crate::stream::Keep;
+use crate::share::Admitable;
 
 /// Parts of streams that the driver's own thread must not drop. The next caller that waits or makes a stream drops
 /// them.
@@ -273,10 +273,6 @@ impl StreamState {
         self.submitted.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    pub(crate) fn is_capturing(&self) -> bool {
-        self.capturing.load(Ordering::Acquire)
-    }
-
     pub(crate) fn set_capturing(&self, capturing: bool) {
         // This is under the lock, so that no event is recorded meanwhile.
         let later = lock(&self.later);
@@ -306,29 +302,6 @@ impl StreamState {
     /// Notes that the owner is dropped, and that the driver does not say that the stream is over.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the stream has passed everything, and no courier is on its way.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.look() >= self.submitted() && self.settled(false)
-    }
-
-    /// Blocks until the stream has passed everything.
-    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
-        let mark = self.submitted();
-        self.gpu.enter()?;
-        // SAFETY: the stream is live as long as this.
-        if let Err(error) = unsafe { self.gpu.driver.stream_synchronize(self.raw) } {
-            let error = self.note(error);
-            // After an error that destroys the context nothing runs any more, so everything counts as passed.
-            if self.lost.get().is_none() {
-                return Err(error).doing("synchronising a stream");
-            }
-        }
-        self.passed.fetch_max(mark, Ordering::AcqRel);
-        self.settled(true);
-        self.collect();
-        Ok(())
     }
 
     fn pass(&self, mark: u64) {
@@ -443,6 +416,33 @@ impl StreamState {
         shared.wake_until(mark);
         // It is not dropped here: dropping the last reference calls the driver, which is forbidden on this thread.
         lock(&LEFT).push(shared);
+    }
+}
+
+impl Admitable for StreamState {
+    fn is_idle(&self) -> bool {
+        self.look() >= self.submitted() && self.settled(false)
+    }
+
+    fn is_capturing(&self) -> bool {
+        self.capturing.load(Ordering::Acquire)
+    }
+
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        let mark = self.submitted();
+        self.gpu.enter()?;
+        // SAFETY: the stream is live as long as this.
+        if let Err(error) = unsafe { self.gpu.driver.stream_synchronize(self.raw) } {
+            let error = self.note(error);
+            // After an error that destroys the context nothing runs any more, so everything counts as passed.
+            if self.lost.get().is_none() {
+                return Err(error).doing("synchronising a stream");
+            }
+        }
+        self.passed.fetch_max(mark, Ordering::AcqRel);
+        self.settled(true);
+        self.collect();
+        Ok(())
     }
 }
 

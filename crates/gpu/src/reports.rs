@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tidegate_hal::batch::Tag;
-use tidegate_hal::device::{Blocked, Fault};
+use tidegate_hal::device::{Blocked, DeviceError, Fault};
 
 #[cfg(doc)]
 use crate::lower::MAX_BLOCKED;
@@ -74,6 +74,23 @@ impl Crowded {
     pub(crate) fn at(&self, passed: u64) -> bool {
         passed < self.0.load(Ordering::Acquire)
     }
+}
+
+/// The error for something with several parts, of which one was refused. If no part was `taken`, all of it is refused.
+/// Otherwise it counts as submitted, and the stream is broken off.
+pub(crate) fn refused_or_broken_off(
+    taken: bool,
+    all: Result<(), DeviceError>,
+    break_off: impl FnOnce(&DeviceError),
+) -> Result<(), DeviceError> {
+    all.or_else(|error| {
+        if taken {
+            break_off(&error);
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
 }
 
 #[cfg(test)]

@@ -23,14 +23,10 @@
 //! Where ranks are threads, there is a gap: another thread may enqueue a wait between the check that nothing waits and
 //! the driver's call, which then waits for it. Loading code has the same gap.
 
-use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::driver::{self, Doing, Graph, GraphExec, Launch};
-use crate::gpu::Gpu;
-use crate::lower::{LaunchParameter, THREADS};
+use crate::driver::{Graph, GraphExec};
 
-use tidegate_hal::device::{DeviceError, Priority};
 use tidegate_hal::lock;
 
 /// How many nodes a second branch counts as. The driver keeps something for the launch of each branch. (It needs more
@@ -38,9 +34,9 @@ use tidegate_hal::lock;
 const BRANCH: u64 = 64;
 
 /// How many graphs of two branches are made when a device is opened.
-const MADE: usize = 128;
+pub(crate) const MADE: usize = 128;
 /// The nodes of each of these graphs.
-const NODES: usize = 4;
+pub(crate) const NODES: usize = 4;
 
 /// An executable graph, and the graph that it was made of.
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +51,12 @@ pub(crate) struct Launchable {
 pub(crate) struct Reserve(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     /// The weight that fits without waiting.
-    capacity: u64,
+    pub(crate) capacity: u64,
     used: u64,
     /// Graphs that nobody uses any more.
-    over: Vec<Launchable>,
+    pub(crate) over: Vec<Launchable>,
 }
 
 /// The weight of a graph with `nodes` nodes.
@@ -69,13 +65,13 @@ pub(crate) fn weight(nodes: usize, branches: bool) -> u64 {
 }
 
 impl Reserve {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.0)
     }
 
     /// Takes `weight` from the reserve, which grows if `may_grow` and there is too little. Returns whether there was
     /// enough.
-    fn take(&self, weight: u64, may_grow: bool) -> bool {
+    pub(crate) fn take(&self, weight: u64, may_grow: bool) -> bool {
         let mut state = self.lock();
         let used = state.used + weight;
         if used > state.capacity && !may_grow {
@@ -93,130 +89,8 @@ impl Reserve {
         state.used + weight <= state.capacity / 2
     }
 
-    fn give_back(&self, weight: u64) {
+    pub(crate) fn give_back(&self, weight: u64) {
         self.lock().used -= weight;
-    }
-}
-
-impl Gpu {
-    /// Grows the driver's pool. As far as this library knows, nothing waits on the device yet.
-    pub(crate) fn reserve_recordings(&self) -> Result<(), DeviceError> {
-        let what = "reserving for recordings";
-        let graph = self.two_branches().doing(what)?;
-        let mut made = Vec::new();
-        for _ in 0..MADE {
-            // SAFETY: the graph was just made.
-            match unsafe { self.driver.graph_instantiate(graph, false) } {
-                Ok(exec) => made.push(exec),
-                // The reserve stays as large as it is now.
-                Err(_) => break,
-            }
-        }
-        self.reserve.lock().capacity = made.len() as u64 * weight(NODES, true);
-        for exec in made {
-            // SAFETY: it was just made.
-            unsafe { self.driver.graph_exec_destroy(exec) }.doing(what)?;
-        }
-        // SAFETY: nobody else has it.
-        unsafe { self.driver.graph_destroy(graph) }.doing(what)
-    }
-
-    /// A graph of [`NODES`] nodes in two branches, which is never launched.
-    fn two_branches(&self) -> driver::Result<Graph> {
-        let driver = self.driver;
-        let streams = [
-            driver.stream_create(Priority::Normal)?,
-            driver.stream_create(Priority::Normal)?,
-        ];
-        let event = driver.event_create(false)?;
-        let mut parameter = LaunchParameter::NONE;
-        let mut arguments = [std::ptr::from_mut(&mut parameter).cast::<c_void>()];
-        let one = Launch {
-            blocks: [1, 1, 1],
-            threads: [THREADS as u32, 1, 1],
-            shared: 0,
-            early: false,
-        };
-        // SAFETY: the streams and the event were just made, and are destroyed at the end; the kernel takes this
-        // parameter; nothing of this is executed.
-        unsafe {
-            driver.capture_begin(streams[0])?;
-            driver.event_record(event, streams[0])?;
-            driver.stream_wait_event(streams[1], event)?;
-            for stream in streams.into_iter().cycle().take(NODES) {
-                driver.launch(self.batch, &one, stream, &mut arguments)?;
-            }
-            driver.event_record(event, streams[1])?;
-            driver.stream_wait_event(streams[0], event)?;
-            let graph = driver.capture_end(streams[0])?;
-            driver.event_destroy(event)?;
-            for stream in streams {
-                driver.stream_destroy(stream)?;
-            }
-            Ok(graph)
-        }
-    }
-
-    /// Makes a graph executable. The graph is destroyed if that fails. If the graph has branches, each keeps the
-    /// priority of the stream on which it was recorded.
-    ///
-    /// # Safety
-    ///
-    /// The graph is live, has this weight, and is given away.
-    pub(crate) unsafe fn instantiate(
-        &self,
-        graph: Graph,
-        weight: u64,
-        branches: bool,
-    ) -> Result<Launchable, DeviceError> {
-        // The lock is not held while streams are asked: this drops what they have passed, which may be a recording.
-        let fits = self.reserve.take(weight, false) || {
-            let quiet = self.quiet();
-            self.sweep_recordings();
-            self.reserve.take(weight, quiet)
-        };
-        let made = if fits {
-            // SAFETY: the caller's promise.
-            unsafe { self.driver.graph_instantiate(graph, branches) }
-                .doing("instantiating a graph")
-                .inspect_err(|_| self.reserve.give_back(weight))
-        } else {
-            Err(DeviceError::Busy("recording more than was reserved"))
-        };
-        made.map(|exec| Launchable {
-            graph,
-            exec,
-            weight,
-        })
-        .inspect_err(|_| {
-            // SAFETY: nobody else has it.
-            let _ = unsafe { self.driver.graph_destroy(graph) };
-        })
-    }
-
-    /// Takes a graph that no stream uses any more. It is destroyed when nothing waits.
-    pub(crate) fn bury(&self, graph: Launchable) {
-        self.reserve.lock().over.push(graph);
-    }
-
-    /// Destroys graphs that nobody uses, if nothing waits.
-    pub(crate) fn sweep_recordings(&self) {
-        if self.reserve.lock().over.is_empty() || !self.is_idle() || self.enter().is_err() {
-            return;
-        }
-        let over = std::mem::take(&mut self.reserve.lock().over);
-        for Launchable {
-            graph,
-            exec,
-            weight,
-        } in over
-        {
-            // SAFETY: the caller of `bury` has made sure that no stream uses it any more. If a call fails, it leaks.
-            let _ = unsafe { self.driver.graph_exec_destroy(exec) };
-            // SAFETY: as above.
-            let _ = unsafe { self.driver.graph_destroy(graph) };
-            self.reserve.give_back(weight);
-        }
     }
 }
 

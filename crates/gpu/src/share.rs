@@ -38,16 +38,13 @@
 //! processes that believe they run at the same time may in truth use the GPU in turn, if they reach it by different
 //! servers.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use tidegate_hal::device::DeviceError;
 
 use crate::driver::{Limits, Sharing};
 use crate::gates::Mode;
-use crate::gpu::{Gpu, lock};
 use crate::lower::MAX_BLOCKS;
-use crate::reclaim::StreamState;
 
 /// The share of the multiprocessors on which blocks may wait: three quarters.
 pub const SHARE: (usize, usize) = (3, 4);
@@ -56,9 +53,21 @@ pub const SHARE: (usize, usize) = (3, 4);
 /// number. If neither is set, the number is 2.
 pub const WAITING_STREAMS: &str = "TIDEGATE_GPU_WAITING_STREAMS";
 
+/// A stream, as the device that admitted it looks at it.
+pub(crate) trait Admitable: Send + Sync {
+    /// Whether the stream has passed everything, and no courier is on its way.
+    fn is_idle(&self) -> bool;
+
+    /// Whether the stream records.
+    fn is_capturing(&self) -> bool;
+
+    /// Waits until the stream has passed everything.
+    fn synchronize(&self) -> Result<(), DeviceError>;
+}
+
 /// The streams and couriers of a device, and the blocks that they were given.
 pub(crate) struct Admitted {
-    pub(crate) streams: Vec<Weak<StreamState>>,
+    pub(crate) streams: Vec<Weak<dyn Admitable>>,
     /// How many blocks of all streams together may wait at a time.
     blocks: usize,
     /// How many streams may wait at a time.
@@ -70,16 +79,16 @@ pub(crate) struct Admitted {
     /// How many streams have a quota.
     holders: usize,
     /// The couriers of all streams, with those that will wait for ever.
-    couriers: usize,
+    pub(crate) couriers: usize,
     pub(crate) waiting_for_ever: usize,
     /// Whether ranks are threads, so that many streams share the device.
-    crowded: bool,
+    pub(crate) crowded: bool,
     /// How many streams will wait, as the program says.
-    said: Option<usize>,
+    pub(crate) said: Option<usize>,
     /// The largest number of other processes that were seen to use the device at the same time.
     others: usize,
     /// How often the blocks were dealt again.
-    dealing: usize,
+    pub(crate) dealing: usize,
 }
 
 impl Admitted {
@@ -102,13 +111,13 @@ impl Admitted {
     }
 
     /// The quota of a stream, if `expected` streams are expected to wait.
-    fn quota(&self, expected: usize) -> usize {
+    pub(crate) fn quota(&self, expected: usize) -> usize {
         // No more streams can wait than there are launches.
         quota_of(self.blocks, expected.min(self.waiting))
     }
 
     /// How many streams are expected to wait.
-    fn expected(&self) -> usize {
+    pub(crate) fn expected(&self) -> usize {
         let crowd = if self.crowded { 12 } else { 2 };
         number(WAITING_STREAMS)
             .or(self.said)
@@ -117,7 +126,7 @@ impl Admitted {
     }
 
     /// Gives a stream its quota, if `expected` streams are expected to wait.
-    fn deal(&mut self, expected: usize) -> Result<usize, DeviceError> {
+    pub(crate) fn deal(&mut self, expected: usize) -> Result<usize, DeviceError> {
         let (all, quota) = (self.blocks, self.quota(expected));
         if self.granted + quota > all || self.holders >= self.waiting {
             let shared = match self.others {
@@ -142,7 +151,7 @@ impl Admitted {
 
     /// Applies these terms. If they leave less of anything than before, all blocks are dealt again, and the result is
     /// true.
-    fn renew(&mut self, terms: Terms, others: usize) -> bool {
+    pub(crate) fn renew(&mut self, terms: Terms, others: usize) -> bool {
         let less = terms.blocks < self.blocks || terms.streams < self.waiting;
         if less {
             self.blocks = self.blocks.min(terms.blocks);
@@ -155,7 +164,7 @@ impl Admitted {
     }
 
     /// Takes back a stream's quota (0 if it has none). A quota of an earlier dealing does not count any more.
-    fn take_back(&mut self, (quota, dealing): (usize, usize)) {
+    pub(crate) fn take_back(&mut self, (quota, dealing): (usize, usize)) {
         if dealing == self.dealing {
             self.granted -= quota;
             self.holders -= usize::from(quota != 0);
@@ -247,146 +256,12 @@ fn quota_of(blocks: usize, expected: usize) -> usize {
 }
 
 /// Whether there is a hardware queue for one more stream. Two queues are for the device's own streams.
-fn has_queue(streams: usize, queues: usize) -> bool {
+pub(crate) fn has_queue(streams: usize, queues: usize) -> bool {
     streams + 2 < queues
 }
 
 fn number(name: &str) -> Option<usize> {
     std::env::var(name).ok()?.trim().parse().ok()
-}
-
-impl Gpu {
-    /// Admits a stream, if there is a hardware queue for it. Two queues are for the device's own streams.
-    pub(crate) fn admit(&self, stream: &Arc<StreamState>) -> Result<(), DeviceError> {
-        let mut admitted = lock(&self.admitted);
-        admitted.streams.retain(|stream| stream.strong_count() > 0);
-        let streams = admitted.streams.len() + admitted.couriers;
-        if !has_queue(streams, self.limits.queues) {
-            return Err(DeviceError::Exhausted {
-                what: "hardware queues of the device",
-                detail: format!(
-                    "{streams} streams are open (couriers of large puts included) and two are the device's own; {}",
-                    self.limits.queue_advice
-                ),
-            });
-        }
-        admitted.streams.push(Arc::downgrade(stream));
-        Ok(())
-    }
-
-    /// Admits a courier, if there is a hardware queue for it. Couriers get at most a quarter of the queues.
-    pub(crate) fn admit_courier(&self) -> bool {
-        let mut admitted = lock(&self.admitted);
-        admitted.streams.retain(|stream| stream.strong_count() > 0);
-        let (queues, streams) = (self.limits.queues, admitted.streams.len());
-        let room = has_queue(streams + admitted.couriers, queues) && admitted.couriers < queues / 4;
-        admitted.couriers += usize::from(room);
-        room
-    }
-
-    /// A courier is gone.
-    pub(crate) fn dismiss_courier(&self) {
-        lock(&self.admitted).couriers -= 1;
-    }
-
-    /// Notes that `couriers` couriers will wait for ever.
-    pub(crate) fn leave_waiting(&self, couriers: usize) {
-        lock(&self.admitted).waiting_for_ever += couriers;
-    }
-
-    /// The users, as long as no other process is known.
-    pub(crate) fn alone(&self) -> Users {
-        Users {
-            others: 0,
-            own: self.limits.multiprocessors,
-            launches: self.limits.launches,
-            sharing: self.limits.sharing,
-            least: 0,
-        }
-    }
-
-    /// Notes that `others` other processes of the job use the GPU. `least` is the smallest portion of any process, or 0
-    /// if one uses the GPU in turn.
-    pub(crate) fn shared_with(&self, others: usize, least: usize) {
-        let users = Users {
-            others,
-            least,
-            ..self.alone()
-        };
-        let terms = terms(self.gates, users, self.limits.word_operations);
-        if others > 0 {
-            tidegate_hal::tell(|| {
-                tracing::info!(
-                    others,
-                    sharing = ?self.limits.sharing,
-                    ?terms,
-                    "other processes use the GPU"
-                );
-            });
-            self.set_waits(terms.waits, "other processes of the job use the GPU");
-        }
-        let mut admitted = lock(&self.admitted);
-        if admitted.renew(terms, others) {
-            // Streams with quotas look at this number, and so do recordings.
-            self.dealing.store(admitted.dealing, Ordering::Release);
-        }
-    }
-
-    /// From now on waits have gates, if they should and the device can.
-    pub(crate) fn set_waits(&self, waits: Waits, why: &str) {
-        match waits {
-            Waits::Spin => {}
-            Waits::Gated => self.gated.store(true, Ordering::Release),
-            Waits::Crawl => {
-                let error = DeviceError::Unsupported {
-                    device: self.limits.vendor,
-                    what: format!(
-                        "operations of streams on 64-bit words, on {}",
-                        self.limits.name
-                    ),
-                };
-                tidegate_hal::tell(
-                    || tracing::warn!(%error, why, "waits take the time slices of other processes"),
-                );
-            }
-        }
-    }
-
-    /// Whether waits have gates.
-    pub(crate) fn gated(&self) -> bool {
-        self.gated.load(Ordering::Acquire)
-    }
-
-    /// Notes that ranks are threads of this process, and share the device.
-    pub(crate) fn crowd(&self) {
-        lock(&self.admitted).crowded = true;
-    }
-
-    /// Notes how many streams will wait. The largest number counts.
-    pub(crate) fn expect_waiting(&self, streams: usize) {
-        let mut admitted = lock(&self.admitted);
-        admitted.said = admitted.said.max(Some(streams));
-    }
-
-    /// Exchanges the quota that a stream has for a new one. Returns it with the number of the dealing.
-    pub(crate) fn grant(&self, held: (usize, usize)) -> Result<(usize, usize), DeviceError> {
-        let mut admitted = lock(&self.admitted);
-        admitted.take_back(held);
-        let expected = admitted.expected();
-        let quota = admitted.deal(expected)?;
-        Ok((quota, admitted.dealing))
-    }
-
-    /// The quota that a stream without one would get now.
-    pub(crate) fn would_grant(&self) -> usize {
-        let admitted = lock(&self.admitted);
-        admitted.quota(admitted.expected())
-    }
-
-    /// Takes back what was granted.
-    pub(crate) fn give_back(&self, held: (usize, usize)) {
-        lock(&self.admitted).take_back(held);
-    }
 }
 
 #[cfg(test)]

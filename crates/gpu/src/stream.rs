@@ -1,6 +1,5 @@
 //! Streams.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -10,21 +9,18 @@ use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim as _, Stream, StreamConfig};
 use tidegate_hal::site::CallSite;
 
-use crate::device::GpuDevice;
-use crate::driver::{Doing, ErrorKind, Event, GraphNode, Stream as RawStream};
+use crate::driver::{Doing, ErrorKind, Event, GraphNode, Keep, Stream as RawStream};
 use crate::followed::{Followed, LOOKED_AT};
 use crate::gpu::Gpu;
 use crate::graph::{GpuGraph, Recorded, Shape};
 use crate::last::Last;
 use crate::line::{Began, First, Line};
 use crate::lower::operands::Advance;
-use crate::lower::{LAUNCH_NEXT, LaunchParameter, WARPS};
+use crate::lower::{LAUNCH_NEXT, LaunchParameter, THREADS};
 use crate::place::Placed;
 use crate::reclaim::StreamState;
-use crate::submit::refused_or_broken_off;
-
-/// Something that must live as long as the stream may use it.
-pub type Keep = Arc<dyn Any + Send + Sync>;
+use crate::reports::refused_or_broken_off;
+use crate::share::Admitable as _;
 
 /// How many things a stream holds before it asks the driver which of them it has passed.
 const HELD: usize = 64;
@@ -36,7 +32,7 @@ pub struct GpuStream {
     inline: bool,
     /// Batches and graphs that were submitted, each with the number of the item after which it was used last.
     held: RefCell<Vec<(Keep, u64)>>,
-    pub(crate) followed: Followed,
+    pub(crate) followed: Followed<StreamState>,
     /// The streams that this one followed when the recording began. The first batch after the recording looks at them,
     /// and no batch in it does.
     aside: RefCell<Vec<Arc<StreamState>>>,
@@ -85,30 +81,6 @@ impl GpuStream {
             .doing("making a stream")?;
         // SAFETY: the stream was just made.
         let shared = unsafe { StreamState::new(gpu, raw, None) }?;
-        Ok(Self::over(shared, config))
-    }
-
-    /// A stream over one that another library has made, and that `keep` owns.
-    ///
-    /// # Safety
-    ///
-    /// - `raw` is a stream of the device, which lives as long as `keep`, and is captured only through the result. No
-    ///   other stream waits for it implicitly.
-    /// - Other work on it leaves the memory alone that is at home on this stream, unless the caller orders it with that
-    ///   memory's use.
-    /// - Other work on it does not end before the work in front of it, and does not let later work begin while it waits
-    ///   for a peer.
-    pub unsafe fn adopt(
-        device: &GpuDevice,
-        raw: RawStream,
-        keep: Keep,
-        config: StreamConfig,
-    ) -> Result<Self, DeviceError> {
-        let gpu = device.gpu();
-        gpu.enter()?;
-        // SAFETY: the caller's promise; `keep` is held as long as the stream, which waits at its end until everything
-        // has been passed.
-        let shared = unsafe { StreamState::new(gpu, raw, Some(keep)) }?;
         Ok(Self::over(shared, config))
     }
 
@@ -261,7 +233,10 @@ impl GpuStream {
     }
 
     /// Makes the device look at the streams that are followed, as long as there are `more`.
-    pub(crate) fn look_while(&self, more: impl Fn(&Followed) -> bool) -> Result<(), DeviceError> {
+    pub(crate) fn look_while(
+        &self,
+        more: impl Fn(&Followed<StreamState>) -> bool,
+    ) -> Result<(), DeviceError> {
         while more(&self.followed) {
             let look = self.look()?;
             self.hold(look.clone(), self.shared.submitted() + 1);
@@ -303,7 +278,7 @@ unsafe impl Stream for GpuStream {
     }
 
     fn most_lanes(&self) -> usize {
-        self.shared.likely_quota() * WARPS
+        self.shared.likely_quota() * (THREADS / self.shared.gpu.limits.wave)
     }
 
     fn prepare(&self, batch: &Arc<Batch>, _items: usize) -> Result<(), DeviceError> {

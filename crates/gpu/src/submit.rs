@@ -36,6 +36,7 @@ use crate::last::Last;
 use crate::line::First;
 use crate::lower::operands::{self, Advance};
 use crate::place::{ApartForm, Forms, PartForm, Placed};
+use crate::reports::refused_or_broken_off;
 use crate::stream::GpuStream;
 
 /// The form in which a batch is submitted, with everything that the submission needs. Nothing is left that could be
@@ -101,23 +102,6 @@ impl Case {
         let parts = |case: Case| case.choose(|| None::<()>) == Choice::Parts;
         parts(later) && !parts(self)
     }
-}
-
-/// The error for something with several parts, of which one was refused. If no part was `taken`, all of it is refused.
-/// Otherwise it counts as submitted, and the stream is broken off.
-pub(crate) fn refused_or_broken_off(
-    taken: bool,
-    all: Result<(), DeviceError>,
-    break_off: impl FnOnce(&DeviceError),
-) -> Result<(), DeviceError> {
-    all.or_else(|error| {
-        if taken {
-            break_off(&error);
-            Ok(())
-        } else {
-            Err(error)
-        }
-    })
 }
 
 impl GpuStream {

@@ -27,8 +27,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Once;
 
 use crate::driver::{Dependency, DriverError, Edge, Graph, GraphNode, Result, Stream};
-use crate::gpu::{Early, Gpu};
+use crate::gpu::Gpu;
 use crate::graph::Shape;
+use crate::last::Early;
 
 /// A graph's nodes by number, and their order.
 struct Order {

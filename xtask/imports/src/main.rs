@@ -26,9 +26,6 @@ use serde_json::Value;
 use crate::resolve::Edges;
 use crate::tree::{FileId, Tree};
 
-/// Packages that may have cycles, with the reason.
-const EXEMPT: &[(&str, &str)] = &[("tidegate-gpu", "the state of a GPU and what uses it are still in the same files")];
-
 const HOW_TO_MEND: &str = "\
 Move what two files of a cycle both need to a file of its own, which imports neither. Put an `impl` block beside the type
 that stands higher: `impl Lower { fn upper(&self) -> Upper }` belongs into the file of `Upper`. Let a `mod.rs` only declare,
@@ -60,11 +57,6 @@ fn run(names: &[String]) -> Result<bool, String> {
     let reports = reports(root, &packages)?;
     let mut bad = Vec::new();
     for (package, report) in &reports {
-        let exempt = EXEMPT.iter().find(|(name, _)| name == package);
-        if let Some((_, why)) = exempt {
-            println!("{package}: {} cycles, exempt: {why}", report.cycles);
-            continue;
-        }
         println!("{package}: {} cycles", report.cycles);
         print!("{}", report.text);
         if report.cycles > 0 {

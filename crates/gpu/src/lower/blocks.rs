@@ -13,9 +13,8 @@
 
 use tidegate_hal::device::DeviceError;
 
-use super::{
-    LANE_COUNTED, LANE_LISTED, LANE_REDUCES, LANE_STEPS, Lane, MOST_BLOCKS, Sizes, reductions, rows,
-};
+use super::lane::{Lane, Sizes};
+use super::{LANE_COUNTED, LANE_LISTED, LANE_REDUCES, LANE_STEPS, MOST_BLOCKS, reductions, rows};
 
 /// The most blocks of a lane that rings, whose copies go to memory of the host: two blocks fill the bus. (A lane that
 /// rings in parts has one block, because each part reports what has been copied. For linear copies one block is faster

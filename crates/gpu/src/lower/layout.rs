@@ -2,10 +2,10 @@
 
 pub use super::tag::RawTag;
 
+use tidegate_hal::memory::Ptr;
+
 /// Threads of a block of the batch kernel.
 pub const THREADS: usize = 512;
-/// Warps of such a block.
-pub const WARPS: usize = THREADS / 32;
 /// The most blocks of one batch.
 pub const MAX_BLOCKS: usize = 1024;
 /// How many waits can be reported at a time.
@@ -293,6 +293,17 @@ pub unsafe trait Plain: Copy {
 pub fn push(part: &impl Plain, to: &mut Vec<u8>) {
     to.extend_from_slice(part.bytes());
     to.resize(to.len().next_multiple_of(16), 0);
+}
+
+/// The step at the beginning of `bytes`.
+pub(crate) fn read<T: Plain>(bytes: &[u8]) -> T {
+    assert!(bytes.len() >= size_of::<T>(), "steps are whole");
+    // SAFETY: `bytes` is long enough, and any bytes are a valid step.
+    unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
+}
+
+pub(crate) fn address(ptr: Ptr) -> u64 {
+    ptr.0.addr() as u64
 }
 
 macro_rules! plain {

@@ -27,8 +27,8 @@
 //! recorded (`crate::place`). The lists of a program are limited ([`Sizes::lists`](super::Sizes)), and those of shapes
 //! come first.
 
+use super::layout::read;
 use super::layout::{MoveStep, SHAPE_INDEXED, SHAPE_LINEAR, ShapeStep};
-use super::read;
 use super::rows::SHORT;
 
 /// A step that copies, and the shapes of its sides.

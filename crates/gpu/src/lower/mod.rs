@@ -14,6 +14,7 @@
 pub(crate) mod apart;
 mod blocks;
 pub(crate) mod landings;
+mod lane;
 #[allow(
     missing_docs,
     reason = "only tests of the vendors' crates see it; `kernels/batch_layout.cuh` explains the fields"
@@ -31,45 +32,14 @@ mod turns;
 
 pub(crate) use layout::*;
 
-use tidegate_hal::batch::{Action, Batch, Move, QUANTUM, Shape, Step};
+use tidegate_hal::batch::{Action, Batch, QUANTUM, Shape, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
-use lists::{List, Lists};
+pub(crate) use lane::Sizes;
+use lane::{Lane, MOST_LISTED};
+use lists::List;
 use turns::Turns;
-
-/// The sizes of teams, and from which size of a lane they are worth it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
-    /// Threads of a block, and so the units that a block moves at a time.
-    threads: usize,
-    /// Warps of a block.
-    warps: usize,
-    /// How many lanes a block carries out with a warp each, if there are enough blocks. Each lane ends in a fence, and
-    /// a multiprocessor does one fence after the other.
-    spread: usize,
-    /// Up to how many units a warp moves as fast as a block.
-    small: u64,
-    /// The same for a copy with lists: the units that a warp has on their way at a time. (If it gathers units of four
-    /// bytes, twice as many.)
-    small_listed: u64,
-    /// The most entries of all lists of a program.
-    lists: u64,
-    /// The most entries of a lane whose copies have no shapes. For more of them its steps are as fast.
-    lists_of_linear: u64,
-}
-
-impl Sizes {
-    const KERNEL: Sizes = Sizes {
-        threads: THREADS,
-        warps: WARPS,
-        spread: 1,
-        small: 256,
-        small_listed: 128,
-        lists: 1 << 20,
-        lists_of_linear: 1 << 18,
-    };
-}
 
 /// A batch, lowered.
 pub(crate) struct Program {
@@ -99,72 +69,19 @@ struct Task {
     lanes: Vec<usize>,
 }
 
-/// A lane that is being lowered.
-#[derive(Default)]
-struct Lane {
-    steps: Vec<u8>,
-    units: u64,
-    /// How many elements it reduces. Each counts as several units.
-    reduced: u64,
-    /// How many moves are copies.
-    copies: usize,
-    /// Whether a side of a move has a shape.
-    shaped: bool,
-    /// Offsets in `steps` of the addresses of counters of arrivals.
-    waits: Vec<usize>,
-    /// The lane's short form.
-    short: ShortLane,
-    /// The lane's short form with a landing, if its bytes land. One team carries it out.
-    landing: Option<ShortLane>,
-    /// The lists of its copies.
-    lists: Lists,
-    /// The number of the first of its counters.
-    counter: usize,
-    /// Whether one team must carry it out, which is a block if it moves much. One reason is an add that is too small to
-    /// be divided. The other is a step that needs an operand as an earlier step of the lane left it, since several
-    /// blocks come to that step at different times.
-    whole: bool,
-    /// Whether it adds to a word of the host.
-    rings: bool,
-    blocks: u64,
-}
-
-impl Lane {
-    /// A lane that only reduces.
-    fn reducing(terms: &[&Move]) -> Self {
-        let mut lane = Lane::default();
-        lane.reduced = reductions::lower(terms, &mut lane.steps);
-        lane.units = reductions::WORTH * lane.reduced;
-        lane.end();
-        lane
-    }
-
-    /// Ends the steps.
-    fn end(&mut self) {
-        push(&Head::of::<Head>(STEP_END), &mut self.steps);
-    }
-
-    fn team(&self) -> u8 {
-        if self.blocks == 0 {
-            TEAM_WARPS
-        } else {
-            TEAM_BLOCKS
-        }
-    }
-}
-
 impl Program {
-    /// Lowers a batch for a stream that may use `quota` blocks. `lists` says whether the program may have lists.
+    /// Lowers a batch for a stream that may use `quota` blocks of a device with this `wave` width. `lists` says whether the program may have lists.
     /// `count` gives the address in device memory at which a word of the host is counted, and 0 for any other word.
     pub(crate) fn new(
         batch: &Batch,
         quota: usize,
+        wave: usize,
         lists: bool,
         count: impl FnMut(Ptr) -> Result<u64, DeviceError>,
     ) -> Result<Self, DeviceError> {
         let sizes = Sizes {
-            lists: if lists { Sizes::KERNEL.lists } else { 0 },
-            ..Sizes::KERNEL
+            lists: if lists { MOST_LISTED } else { 0 },
+            ..Sizes::of_wave(wave)
         };
         Self::sized(batch, quota, sizes, count)
     }
@@ -186,6 +103,10 @@ impl Program {
                 .map(|steps| lower(steps, &mut slot, &mut count))
                 .collect::<Result<Vec<_>, _>>()?,
         };
+        let full = Sizes {
+            lists: MOST_LISTED,
+            ..sizes
+        };
         let (mut left, mut divides) = (sizes.lists, false);
         // Lanes with shapes come first, since they gain most.
         let (shaped, linear): (Vec<_>, Vec<_>) = lanes.iter_mut().partition(|lane| lane.shaped);
@@ -203,7 +124,7 @@ impl Program {
             };
             (lane.short, lane.lists) = lane.in_short(left.min(most(sizes)));
             left -= lane.lists.entries(lane.short.count);
-            let gains = || lane.in_short(most(Sizes::KERNEL)).0.kind & LANE_LISTED != 0;
+            let gains = || lane.in_short(most(full)).0.kind & LANE_LISTED != 0;
             divides |= sizes.lists == 0 && lane.short.kind & LANE_LISTED == 0 && gains();
         }
         let quota = quota.min(MAX_BLOCKS) as u64;
@@ -378,17 +299,6 @@ impl Task {
     fn len(&self) -> usize {
         size_of::<Record>() + self.lanes.len() * size_of::<ShortLane>()
     }
-}
-
-/// The step at the beginning of `bytes`.
-fn read<T: Plain>(bytes: &[u8]) -> T {
-    assert!(bytes.len() >= size_of::<T>(), "steps are whole");
-    // SAFETY: `bytes` is long enough, and any bytes are a valid step.
-    unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
-}
-
-pub(crate) fn address(ptr: Ptr) -> u64 {
-    ptr.0.addr() as u64
 }
 
 /// Lowers the steps of a lane. `slot` numbers the waits of the batch; `count` gives the addresses at which words of the

@@ -7,7 +7,7 @@
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
 use tidegate_hal::memory::Ptr;
 
-use super::address;
+use super::layout::address;
 use super::layout::{
     ACTION_ACCUMULATE, ACTION_COUNTED, ACTION_FETCH, ACTION_SWAP, Head, MOVE_ALONE, MOVE_BEHIND,
     MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, Plain, SHAPE_INDEXED, SHAPE_LINEAR, SHAPE_STRIDED,

@@ -24,7 +24,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use tidegate_hal::batch::{Batch, Step, Wait};
 use tidegate_hal::lock;
 
-use super::address;
+use super::layout::address;
 
 /// How much a submission adds to each operand.
 pub(crate) type Advance = Vec<(u64, u64)>;

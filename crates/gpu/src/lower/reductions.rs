@@ -9,7 +9,7 @@
 
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Step};
 
-use super::address;
+use super::layout::address;
 use super::layout::{ACTION_REDUCE, Head, MoveStep, STEP_MOVE, TermStep, push};
 use super::moves::{code, number};
 

@@ -11,8 +11,8 @@
 //! also helps long copies of about the same length. A copy that is much longer than the others would have too few
 //! warps, so it ends the row.
 
+use super::layout::read;
 use super::layout::{Head, MoveStep, Plain, STEP_MOVE};
-use super::read;
 
 /// The smallest number of copies for which a row pays.
 pub(super) const ROW: usize = 4;

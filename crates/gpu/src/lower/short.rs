@@ -10,13 +10,14 @@
 //!
 //! Other lanes are carried out step by step.
 
+use super::lane::Lane;
+use super::layout::read;
 use super::layout::{
     ACTION_COUNTED, ACTION_REDUCE, AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_COUNTED,
     LANE_GATHERS, LANE_LISTED, LANE_REDUCES, LANE_STEPS, LANE_WAITS, MOVE_BEHIND, MOVE_EARLY,
     MOVE_LAST_PARITY, MoveStep, STEP_ADD, STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
 };
 use super::lists::{Copy, Lists, Placed};
-use super::{Lane, read};
 
 impl Lane {
     /// The lane's short form, with its lists, if these have at most `most` entries. If the lane has none, the result

@@ -70,7 +70,7 @@ fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> 
 fn lowered(lanes: Vec<Vec<Step>>, quota: usize, lists: bool) -> Result<Program, DeviceError> {
     // SAFETY: the batch is never executed.
     let batch = unsafe { Batch::new(lanes, Vec::new()) };
-    Program::new(&batch, quota, lists, |word| {
+    Program::new(&batch, quota, 32, lists, |word| {
         let address = word.0.addr();
         Ok(if address >= HOST {
             address as u64 + COUNTS

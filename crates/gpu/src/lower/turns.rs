@@ -13,7 +13,7 @@
 
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape};
 
-use super::address;
+use super::layout::address;
 use super::moves::is_alone;
 
 /// The addresses of the first byte that a move touches at its destination, and behind the last.

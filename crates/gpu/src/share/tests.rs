@@ -194,7 +194,7 @@ fn what_is_dealt_is_never_more_than_there_is() {
 #[test]
 fn ranks_that_an_all_reduce_may_have() {
     let ranks = |multiprocessors, expected| {
-        Admitted::of(&limits(multiprocessors)).quota(expected) * crate::lower::WARPS / 3
+        Admitted::of(&limits(multiprocessors)).quota(expected) * (crate::lower::THREADS / 32) / 3
     };
     assert_eq!(
         [2, 1, 12].map(|expected| ranks(132, expected)),

@@ -1,4 +1,4 @@
-// The batch kernel for a processor: compiled by the tests of `crates/cuda/src/lower/emulated`, with `-DTIDEGATE_BATCH="<path of batch.cu, with its parts>"` and the sizes of teams,
+// The batch kernel for a processor: compiled by the tests of `crates/gpu/src/lower/emulated`, with `-DTIDEGATE_BATCH="<path of batch.cu, with its parts>"` and the sizes of teams,
 // and linked with the machine.
 
 #include "shim.hpp"

@@ -33,7 +33,7 @@ Index threadIdx, blockIdx;
 
 namespace machine {
 
-// ---- What the test and the machine agree on (mirrored in `crates/cuda/src/lower/emulated/machine.rs`) ----
+// ---- What the test and the machine agree on (mirrored in `crates/gpu/src/lower/emulated/machine.rs`) ----
 
 enum { ITEM_LAUNCH = 0, ITEM_CALL = 1, ITEM_DELAY = 2 };
 

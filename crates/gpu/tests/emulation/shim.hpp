@@ -5,7 +5,7 @@
 //
 // Threads are fibers of one thread of the host, and change places in primitives only (`machine.cpp`). So all that a run does follows from its
 // seed, and memory is sequentially consistent: what is proved here is the protocol in all interleavings of primitives, not the orders that the primitives ask for. Those are
-// compared with the PTX (`crates/cuda/src/lower/emulated/ptx.rs`).
+// compared with the PTX (`crates/cuda/src/ptx`).
 #pragma once
 
 #include <cstddef>

@@ -401,7 +401,7 @@ impl Machine {
 }
 
 /// The sizes and offsets in this crate, in the order of the machine.
-pub(super) fn layout() -> Vec<u64> {
+pub(super) fn layout(sizes: Sizes) -> Vec<u64> {
     macro_rules! fields {
         ($ty:ty: $($field:ident $(.$inner:ident)?)*) => {
             vec![size_of::<$ty>(), $(offset_of!($ty, $field $(.$inner)?)),*]
@@ -409,7 +409,7 @@ pub(super) fn layout() -> Vec<u64> {
     }
     let constants = [
         THREADS as u64,
-        WARPS as u64,
+        sizes.warps as u64,
         MAX_BLOCKED as u64,
         POISON,
         QUANTUM,

@@ -53,10 +53,12 @@ fn small() -> Option<Machine> {
 
 #[test]
 fn both_sides_agree_on_what_lies_where() {
-    let Some(machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
-        return;
-    };
-    assert_eq!(machine.layout(), machine::layout());
+    for sizes in [32, 64].map(super::Sizes::of_wave) {
+        let Some(machine) = Machine::new(sizes, &[]) else {
+            return;
+        };
+        assert_eq!(machine.layout(), machine::layout(sizes));
+    }
 }
 
 #[test]
@@ -67,7 +69,7 @@ fn moves_are_those_of_the_host() {
 
 #[test]
 fn moves_of_whole_blocks_are_those_of_the_host() {
-    let Some(mut machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
+    let Some(mut machine) = Machine::new(super::Sizes::of_wave(32), &[]) else {
         return;
     };
     moves::check(&mut machine, 0..60).unwrap();
@@ -105,7 +107,7 @@ fn epochs_are_neither_early_nor_late() {
 
 #[test]
 fn epochs_of_whole_blocks() {
-    let Some(mut machine) = Machine::new(super::Sizes::KERNEL, &[]) else {
+    let Some(mut machine) = Machine::new(super::Sizes::of_wave(32), &[]) else {
         return;
     };
     protocol::check(&mut machine, Form::Whole, 0..3, 10).unwrap();
