@@ -399,22 +399,25 @@ pub(crate) static STEPS: &[Step] = &[
         what: "the unsafe parts under AddressSanitizer, with real threads and real memory",
         tier: Tier::Deep,
         needs: &[NIGHTLY],
-        // With `--target`, the flag does not apply to build scripts and procedural macros. Forgotten tokens may leak.
+        // With `--target`, the flag does not apply to build scripts and procedural macros. Forgotten tokens may leak. A
+        // test sees that large memory is given back to the system at once, so the quarantine of freed memory is smaller
+        // than that.
         commands: |_| {
+            const ASAN: &str = "detect_leaks=0:quarantine_size_mb=32";
             Ok(vec![
                 cmd("cargo")
                     .arg(format!("+{}", nightly()))
                     .args("test --target host-tuple --target-dir target/asan")
                     .args("-p tidegate-words -p tidegate-host -p tidegate-core -p tidegate-loopback --lib --tests")
                     .env("RUSTFLAGS", "-Zsanitizer=address")
-                    .env("ASAN_OPTIONS", "detect_leaks=0"),
+                    .env("ASAN_OPTIONS", ASAN),
                 // With memory that processes share.
                 cmd("cargo")
                     .arg(format!("+{}", nightly()))
                     .args("test --target host-tuple --target-dir target/asan")
                     .args("-p tidegate --test host --test jobs -- ring:: jobs:: awaiting:: fabric::")
                     .env("RUSTFLAGS", "-Zsanitizer=address")
-                    .env("ASAN_OPTIONS", "detect_leaks=0"),
+                    .env("ASAN_OPTIONS", ASAN),
             ])
         },
     },

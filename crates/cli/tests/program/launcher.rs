@@ -12,7 +12,7 @@ use crate::processes::{self, FAILED, take_flag};
 use crate::ring;
 
 fn tidegate(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let mut command = super::launcher();
     command.args(args);
     command
 }

@@ -12,3 +12,11 @@ mod processes;
 mod ring;
 #[path = "../../../../tests/common/skip.rs"]
 mod skip;
+
+/// The launcher, with the default action for each signal: these tests may have been started by `nohup`, or by a
+/// background shell, and then the launcher would leave some signals ignored.
+fn launcher() -> std::process::Command {
+    let mut command = std::process::Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_tidegate")]);
+    command
+}
