@@ -602,7 +602,7 @@ fn crossed(world: World) -> Result<()> {
     let (inbox, _outbox) = pair(&s, [0, 1])?;
     let seen = world.clone();
     std::thread::spawn(move || {
-        let report = report(&seen, "cycle: rank");
+        let report = report(&seen, "  cycle: rank");
         println!("report: {}", report.replace('\n', "; "));
         std::process::exit(0)
     });

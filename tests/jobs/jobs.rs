@@ -391,7 +391,7 @@ fn cycle(world: &World) -> Result<()> {
     let (inbox, outbox) = window.open(&s)?;
     let outbox = outbox.start().complete(&s)?;
     let exposed = inbox.post(&s)?;
-    let report = wait_for_report(world, |report| report.contains("cycle: rank"));
+    let report = wait_for_report(world, |report| report.contains("  cycle: rank"));
     println!("report: {}", report.replace('\n', "; "));
     // Both have seen the report; now one of them drops its part.
     world.all_gather("seen", Vec::new())?;
@@ -472,7 +472,7 @@ fn an_imbalanced_program_is_reported_and_completes() {
     assert_success(&outcome, &[]);
     for end in &outcome.ranks {
         let report = lines(end, "report: ").next().expect("it is printed");
-        assert!(!report.contains("cycle: rank"), "{report}");
+        assert!(!report.contains("  cycle: rank"), "{report}");
     }
 }
 

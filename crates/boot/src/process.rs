@@ -201,14 +201,26 @@ fn restore_signals() {
     }
 }
 
-/// The most ranks in a list.
+/// The most ranks, or ranges of ranks, in a list.
 const LISTED: usize = 16;
 
-/// `rank 3`, or `ranks 3, 5 and 1 more`.
+/// `rank 3`, or `ranks 0-3, 5 and 1 more`. The ranks are in ascending order.
 pub fn in_words(ranks: &[usize]) -> String {
-    let listed: Vec<_> = ranks.iter().take(LISTED).map(usize::to_string).collect();
+    let mut listed = Vec::new();
+    let mut rest = ranks;
+    while let (Some(first), true) = (rest.first(), listed.len() < LISTED) {
+        let follows = |(place, rank): &(usize, &usize)| **rank == first + place;
+        let run = rest.iter().enumerate().take_while(follows).count();
+        // A range of two would not be shorter.
+        let run = if run < 3 { 1 } else { run };
+        listed.push(match run {
+            1 => first.to_string(),
+            _ => format!("{first}-{}", rest[run - 1]),
+        });
+        rest = &rest[run..];
+    }
     let listed = listed.join(", ");
-    match (ranks.len(), ranks.len().saturating_sub(LISTED)) {
+    match (ranks.len(), rest.len()) {
         (1, _) => format!("rank {listed}"),
         (_, 0) => format!("ranks {listed}"),
         (_, more) => format!("ranks {listed} and {more} more"),
@@ -282,9 +294,10 @@ mod tests {
     fn ranks_are_named_in_words() {
         assert_eq!(in_words(&[2]), "rank 2");
         assert_eq!(in_words(&[0, 2, 3]), "ranks 0, 2, 3");
-        let many: Vec<_> = (0..18).collect();
+        assert_eq!(in_words(&[0, 1, 2, 3, 5, 7, 8, 9]), "ranks 0-3, 5, 7-9");
+        let many: Vec<_> = (0..18).map(|rank| 2 * rank).collect();
         let text = in_words(&many);
-        assert!(text.ends_with(", 14, 15 and 2 more"), "{text}");
+        assert!(text.ends_with(", 28, 30 and 2 more"), "{text}");
     }
 
     /// The service may run late on a slow machine. Until it has run, the others do not know why this rank ends.

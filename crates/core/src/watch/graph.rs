@@ -5,7 +5,8 @@
 //! The nodes are ranks. A stream that waits for a peer is an edge. A program in a collective call is an edge to each
 //! rank that has not come to that call, which [`Answer::come`] tells. A rank that has ended waits for nobody. The
 //! report claims a cycle if it sees one. It says that there is no cycle only if every rank has answered, and if it is
-//! known which ranks each one waits for.
+//! known which ranks each one waits for. Then the ranks that others wait for, and that wait for no other, are late, and
+//! the last line names them.
 //!
 //! The streams and the program of a rank are one node. So a cycle through a collective call is a deadlock only if the
 //! program does not come to that call while its streams wait. The report says so.
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use tidegate_hal::ids::WindowId;
 
-use super::text::{self, Sentence, TEXT, Text};
+use super::text::{self, Sentence, TEXT, Text, merged};
 use crate::error::Cause;
 use crate::ground::shortened;
 use crate::half_kind::HalfKind;
@@ -46,6 +47,8 @@ struct WaitGraph {
     held_by_work: BTreeSet<usize>,
     /// Ranks whose waits are not all known, and why.
     unknown: BTreeMap<usize, &'static str>,
+    /// Ranks that wait for no other, and what each one does.
+    idle: BTreeMap<usize, String>,
 }
 
 /// What each rank waits for, or how it has ended, and what follows from that, in at most [`MOST`] bytes. A call that
@@ -61,24 +64,30 @@ pub(super) fn describe(
         size,
     );
     let mut graph = WaitGraph::default();
+    let mut sentences: Vec<(usize, Vec<Sentence>)> = Vec::new();
     for rank in 0..size {
         if let Some(cause) = gone.get(&rank) {
             let how = match cause {
                 Cause::PeerLost { reason, .. } => format!("is lost ({})", shortened(reason, ENDED)),
                 _ => "has left the job".to_owned(),
             };
-            text.say(rank, [how.into()]);
+            sentences.push((rank, vec![how.into()]));
             continue;
         }
         let Some(answer) = answers.get(&rank) else {
             graph.is_unknown(rank, "did not answer");
-            text.say(rank, [String::from("did not answer").into()]);
+            sentences.push((rank, vec![String::from("did not answer").into()]));
             continue;
         };
         let inside = answer.inside.as_ref();
         let inside = inside.map(|inside| graph.enter(rank, inside, answers));
         graph.note(rank, answer, deadline);
-        text.say(rank, lines(rank, inside, answer, answers));
+        let lines: Vec<_> = lines(rank, inside, answer, answers).collect();
+        graph.note_idle(rank, &lines);
+        sentences.push((rank, lines));
+    }
+    for (rank, lines) in merged(sentences) {
+        text.say(rank, lines);
     }
     let mut text = text.end();
     graph.conclude(&mut text);
@@ -89,7 +98,7 @@ pub(super) fn describe(
 /// The sentences about a rank. Those of which there is only one come first, so that they are not cut off.
 fn lines(
     rank: usize,
-    inside: Option<String>,
+    inside: Option<Sentence>,
     answer: &Answer,
     answers: &BTreeMap<usize, Answer>,
 ) -> impl Iterator<Item = Sentence> {
@@ -99,39 +108,35 @@ fn lines(
         && inside.is_none();
     let dropped = match (idle && !answer.unsaid, dropped(rank, answers)) {
         (true, None) => Some(NOTHING.to_owned()),
-        (true, Some(what)) => Some(format!("nothing, and {what}")),
+        (true, Some(what)) => Some(format!("{NOTHING_AND}{what}")),
         (false, what) => what,
     };
     let unsaid = answer.unsaid.then(|| UNSAID.to_owned());
     let calls = answer.calls.iter().map(|call| {
-        format!(
-            "its own stream `{}`, in {}{} (for {} ms)",
-            call.stream,
-            call.call,
-            call.site
-                .iter()
-                .map(|site| format!(" at {site}"))
-                .collect::<String>(),
-            call.millis
-        )
+        let site = call.site.iter().map(|site| format!(" at {site}"));
+        let site: String = site.collect();
+        let what = format!("{OWN}`{}`, in {}{site} (", call.stream, call.call);
+        lasting(what, call.millis)
     });
+    let [dropped, unsaid] = [dropped, unsaid].map(|said| said.map(Sentence::from));
     let first = [dropped, inside, unsaid].into_iter().flatten();
     let first = first.chain(calls);
     let waits = answer.waits.iter().map(|wait| {
-        format!(
-            "rank {}, {} ({}, epoch {}, stream `{}`{}, for {} ms)",
+        let what = format!(
+            "rank {}, {} ({}, epoch {}, stream `{}`{}, ",
             wait.peer,
             wait.awaited,
             window(&wait.window, wait.id),
             wait.epoch,
             wait.stream,
             enqueued(wait.enqueued.as_ref()),
-            wait.millis
-        )
+        );
+        lasting(what, wait.millis)
     });
     let more = |of: u64, what| {
         let what = format!("and {of} more {what}");
-        (of > 0).then_some(Sentence { what, of })
+        let millis = None;
+        (of > 0).then_some(Sentence { what, millis, of })
     };
     let more_waits = more(answer.more_waits, "waits, none of them longer");
     let others = streams(answer);
@@ -145,17 +150,23 @@ fn lines(
         answer.more_calls,
         "calls on its own streams, none of them longer",
     );
-    let (first, waits, busy) = (
-        first.map(Sentence::from),
-        waits.map(Sentence::from),
-        busy.map(Sentence::from),
-    );
+    let busy = busy.map(Sentence::from);
     first
         .chain(more_calls)
         .chain(waits)
         .chain(more_waits)
         .chain(busy)
         .chain(more_busy)
+}
+
+/// A sentence about something that has lasted for some time.
+fn lasting(what: String, millis: u64) -> Sentence {
+    let millis = Some(millis);
+    Sentence {
+        what,
+        millis,
+        of: 1,
+    }
 }
 
 /// Where a wait was enqueued, to follow the other facts about it.
@@ -178,6 +189,15 @@ fn window(name: &str, id: Option<WindowId>) -> String {
 /// The sentence for a rank whose streams and program wait for nobody. Such a rank may hold up others by being late.
 const NOTHING: &str = "nothing: its streams have done all that its program has enqueued";
 
+/// The beginning of the sentence for such a rank that has dropped something.
+const NOTHING_AND: &str = "nothing, and ";
+
+/// The beginning of the sentence for a stream that waits for no other rank, but may have work.
+const NO_RANK: &str = "no rank, but ";
+
+/// The beginning of the sentence for a program that waits for a stream of its own rank.
+const OWN: &str = "its own stream ";
+
 /// The sentence for a rank whose devices cannot report all of its waits.
 const UNSAID: &str = "perhaps more than this report says: a stream may wait for more than its device can report at a time";
 
@@ -192,9 +212,9 @@ fn streams(answer: &Answer) -> BTreeSet<&str> {
 fn at_work(stream: &str, at: &At, streams: &BTreeSet<&str>, answer: &Answer) -> String {
     let behind = "the work behind it is not done yet";
     match at {
-        At::Kernel(None) => format!("no rank, but its stream `{stream}` runs a kernel: {behind}"),
+        At::Kernel(None) => format!("{NO_RANK}its stream `{stream}` runs a kernel: {behind}"),
         At::Kernel(Some(kernel)) => {
-            format!("no rank, but its stream `{stream}` runs the kernel `{kernel}`: {behind}")
+            format!("{NO_RANK}its stream `{stream}` runs the kernel `{kernel}`: {behind}")
         }
         // What that other stream does is in a line of its own. If it has none, it has just finished.
         At::Stream => {
@@ -213,11 +233,11 @@ fn at_work(stream: &str, at: &At, streams: &BTreeSet<&str>, answer: &Answer) -> 
                 _ => format!(" ({})", named.join(" or ")),
             };
             format!(
-                "no rank, but its stream `{stream}` waits for another of its streams{which}: {behind}"
+                "{NO_RANK}its stream `{stream}` waits for another of its streams{which}: {behind}"
             )
         }
         At::Something => format!(
-            "no rank, but its stream `{stream}` may be at work (it runs a kernel, moves data, or waits for another of its \
+            "{NO_RANK}its stream `{stream}` may be at work (it runs a kernel, moves data, or waits for another of its \
              streams; its device was not asked)"
         ),
     }
@@ -275,11 +295,16 @@ impl WaitGraph {
 
     /// Notes that the program of a rank is in a collective call. Returns the text about the ranks that it waits for
     /// there.
-    fn enter(&mut self, rank: usize, inside: &Inside, answers: &BTreeMap<usize, Answer>) -> String {
-        let Inside { what, millis, .. } = inside;
+    fn enter(
+        &mut self,
+        rank: usize,
+        inside: &Inside,
+        answers: &BTreeMap<usize, Answer>,
+    ) -> Sentence {
+        let (what, millis) = (&inside.what, inside.millis);
         if !inside.waits {
             self.is_unknown(rank, "is at work in a collective call");
-            return format!("its own part of {what} (for {millis} ms)");
+            return lasting(format!("its own part of {what} ("), millis);
         }
         let come = answers[&rank].come;
         let lacking = answers.iter().filter(|(_, other)| other.come < come);
@@ -288,28 +313,63 @@ impl WaitGraph {
             // The call ends soon, or a rank that has not answered is missing.
             let why = "is in a collective call to which all ranks that answered have come";
             self.is_unknown(rank, why);
-            return format!("{what}, to which all ranks that answered have come (for {millis} ms)");
+            let what = format!("{what}, to which all ranks that answered have come (");
+            return lasting(what, millis);
         }
         self.edges.entry(rank).or_default().extend(&lacking);
         let edges = lacking.iter().map(|other| (rank, *other));
         self.collective.extend(edges);
-        format!(
-            "{}, to come to {what} (for {millis} ms)",
-            in_words(&lacking)
-        )
+        let what = format!("{}, to come to {what} (", in_words(&lacking));
+        lasting(what, millis)
+    }
+
+    /// Notes a rank that waits for no other, with what it does, which its first sentence says.
+    fn note_idle(&mut self, rank: usize, lines: &[Sentence]) {
+        if self.edges.contains_key(&rank) || self.unknown.contains_key(&rank) {
+            return;
+        }
+        let Some(said) = lines.first().map(Sentence::whole) else {
+            return;
+        };
+        let begins = ["nothing: ", NOTHING_AND, NO_RANK];
+        let does = match begins.iter().find_map(|begin| said.strip_prefix(begin)) {
+            Some(does) => does.to_owned(),
+            None if said.starts_with(OWN) => format!("it waits for {said}"),
+            None => said,
+        };
+        self.idle.insert(rank, does);
+    }
+
+    /// The ranks that wait for this one.
+    fn waiting_for(&self, rank: usize) -> Vec<usize> {
+        let edges = self.edges.iter();
+        let waiting = edges.filter(|(_, peers)| peers.contains(&rank));
+        waiting.map(|(rank, _)| *rank).collect()
     }
 
     fn conclude(&self, text: &mut String) {
         let cycles = cycles(&self.edges);
-        let unknown = self.unknown.first_key_value();
+        let needed: BTreeSet<_> = self.edges.values().flatten().collect();
+        let is_needed = |rank: &usize| needed.contains(rank);
+        // The most useful one is a rank that others wait for.
+        let mut unknown = self.unknown.iter();
+        let unknown = unknown
+            .clone()
+            .find(|(rank, _)| is_needed(rank))
+            .or(unknown.next());
+        let late: Vec<_> = self.idle.keys().copied().filter(is_needed).collect();
         if let (true, Some((rank, why))) = (cycles.is_empty(), unknown) {
             let more = match self.unknown.len() - 1 {
                 0 => String::new(),
                 more => format!(", and there are {more} more ranks whose waits are not all known"),
             };
+            let wait = match self.waiting_for(*rank).as_slice() {
+                [] => String::new(),
+                waiting => format!(" ({} for it)", wait(waiting)),
+            };
             write!(
                 text,
-                "  no cycle is seen, but there may be one: rank {rank} {why}{more}"
+                "  no cycle is seen, but there may be one: rank {rank} {why}{wait}{more}"
             )
             .expect(TEXT);
         } else if cycles.is_empty() && !self.held_by_work.is_empty() {
@@ -318,6 +378,20 @@ impl WaitGraph {
             write!(
                 text,
                 "  no cycle: a kernel that may not end, on a stream that the program waits for, holds up {held}"
+            )
+            .expect(TEXT);
+        } else if let (true, [rank]) = (cycles.is_empty(), &late[..]) {
+            let (does, wait) = (&self.idle[rank], wait(&self.waiting_for(*rank)));
+            write!(
+                text,
+                "  no cycle: rank {rank} is late, or never posts, completes or makes its call: {does} ({wait} for it)"
+            )
+            .expect(TEXT);
+        } else if cycles.is_empty() && !late.is_empty() {
+            let late = in_words(&late);
+            write!(
+                text,
+                "  no cycle: {late} are late, or never post, complete or make their calls"
             )
             .expect(TEXT);
         } else if cycles.is_empty() {
@@ -349,6 +423,12 @@ impl WaitGraph {
             writeln!(text, "  and {more} more cycles").expect(TEXT);
         }
     }
+}
+
+/// `rank 3 waits`, or `ranks 3, 5 wait`.
+fn wait(ranks: &[usize]) -> String {
+    let s = if ranks.len() == 1 { "s" } else { "" };
+    format!("{} wait{s}", in_words(ranks))
 }
 
 /// The ranks of a cycle, ending with its first rank again. In a long cycle the ranks in the middle are only counted.

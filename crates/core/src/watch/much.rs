@@ -138,7 +138,7 @@ fn an_answer_is_a_message() {
 /// The streams that have waited longest may have been made last.
 #[test]
 fn the_longest_wait_is_said_whatever_else_is() {
-    let short = (0..3 * LINES).map(|_| wait("short", 0, 5));
+    let short = (0..3 * LINES).map(|number| wait(&format!("short {number}"), 0, 5));
     let long = [wait("overdue", 0, 40_000), wait("late", 0, 31_000)];
     let text = report([Answer::default(), waits(short.chain(long))]);
     let of_it = of(1, &text);
