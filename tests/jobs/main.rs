@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod attacks;
+mod causes;
 mod examples;
 mod forked;
 mod inherited;

@@ -19,6 +19,7 @@
 //! | `TIDEGATE_SILENCE_MS` | the silence after which a rank is given up | 10000 |
 //! | `TIDEGATE_ADDRESS` | the address of this node that NICs use, as the source and to listen at ([`own_address`](crate::own_address)) | left to the NIC: libfabric takes the loopback's |
 //! | `TIDEGATE_LISTEN_FD` | set by the launcher: a listening socket that rank 0 inherits, as its descriptor and its inode (`3:4711`). A process without that socket ignores the variable | |
+//! | `TIDEGATE_ENDS_FD` | set by the launcher: a file of memory in which this rank tells because of which other rank it fails, as its descriptor and its inode. A process without that file ignores the variable | |
 //! | `TIDEGATE_LAUNCHER` | the other launcher that started this rank: `pmix`, `pmi`, `pmi2`, `slurm`. `none`: this process is a job of its own. Ignored if `RANK` is set | found out |
 //! | `TIDEGATE_LIBPMIX` | the PMIx library that goes with the launcher | `libpmix.so.2` |
 //!
@@ -30,6 +31,7 @@
 //!
 //! Every value is checked before anything is sent. The error names the variable.
 
+use crate::ends::Ends;
 use crate::error::BootError;
 use crate::inherit::why_taken;
 use crate::launchers::session::HeldStore;
@@ -67,6 +69,8 @@ pub struct Config {
     pub silence: Duration,
     /// For rank 0: the socket to listen on, instead of a new one at `address`.
     pub listener: Option<TcpListener>,
+    /// Where the launcher reads which rank's failure was first.
+    pub(crate) ends: Option<Ends>,
     /// A launcher's store that this process has still to leave.
     pub(crate) session: Option<HeldStore>,
     /// Whether the environment gave this configuration. Then the process may join again.
@@ -110,6 +114,7 @@ impl Config {
             heartbeat: Duration::from_millis(1000),
             silence: Duration::from_millis(10_000),
             listener: None,
+            ends: None,
             session: None,
             from_environment: false,
             generation: 0,
@@ -129,7 +134,7 @@ impl Config {
     }
 
     /// The configuration that `RANK`, `WORLD_SIZE` and the related variables give, from any source. It ignores
-    /// `TIDEGATE_LISTEN_FD`, and does not look for other launchers.
+    /// `TIDEGATE_LISTEN_FD` and `TIDEGATE_ENDS_FD`, and does not look for other launchers.
     ///
     /// # Errors
     ///

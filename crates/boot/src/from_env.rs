@@ -1,6 +1,7 @@
 //! The configuration of this process, from its environment or from the launcher that started it.
 
 use crate::config::Config;
+use crate::ends::Ends;
 use crate::error::BootError;
 use crate::inherit::take_listener;
 use crate::launchers;
@@ -24,6 +25,7 @@ impl Config {
                 if config.rank == 0 && config.size > 1 {
                     config.listener = take_listener()?;
                 }
+                config.ends = Ends::inherited()?;
                 Some(config)
             }
             None => launchers::config(std::env::var_os)?,

@@ -253,6 +253,7 @@ impl Hub {
         let message = Message::Lost {
             rank: rank as u32,
             reason: reason.to_owned(),
+            first: None,
         };
         // If it can still read, it should learn that it was given up.
         if let Some(mut link) = link {
@@ -348,14 +349,18 @@ impl Hub {
                 self.send(from, &Message::Bye);
                 self.leaving[from] = Some(Instant::now() + HOLD);
             }
-            (_, Message::Fail { reason }) => {
+            (_, Message::Fail { reason, first }) => {
                 self.send(from, &Message::Bye);
                 match self.phase {
                     HubPhase::Running => {
                         self.gone[from] = true;
                         self.leaving[from] = None;
-                        let (rank, reason) = (from as u32, reason.clone());
-                        self.broadcast(from, &Message::Lost { rank, reason });
+                        let lost = Message::Lost {
+                            rank: from as u32,
+                            reason: reason.clone(),
+                            first: *first,
+                        };
+                        self.broadcast(from, &lost);
                     }
                     _ => self.abort(reason),
                 }

@@ -1,4 +1,5 @@
-//! A listening socket that rank 0 inherits from its launcher, so that no other process can take the port in between.
+//! Descriptors that a rank inherits from its launcher. One is a listening socket for rank 0, so that no other process
+//! can take the port in between.
 
 use crate::error::BootError;
 use crate::variables::bad;
@@ -7,7 +8,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt;
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_hal::tell;
 
@@ -17,28 +18,40 @@ pub const LISTEN_FD: &str = "TIDEGATE_LISTEN_FD";
 /// Whether this process has taken the descriptor.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The value of the variable for a process that inherits `listener` under its present number.
-pub fn announce(listener: &TcpListener) -> io::Result<String> {
-    let inode = fstat(listener)?.st_ino;
-    Ok(format!("{}:{inode}", listener.as_raw_fd()))
+/// The value of the variable for a process that inherits a descriptor under its present number.
+pub fn announce(fd: impl AsFd) -> io::Result<String> {
+    let fd = fd.as_fd();
+    let inode = fstat(fd)?.st_ino;
+    Ok(format!("{}:{inode}", fd.as_raw_fd()))
 }
 
-/// The socket that the launcher left open for rank 0, if this process has it.
-pub(crate) fn take_listener() -> Result<Option<TcpListener>, BootError> {
-    let Some(value) = std::env::var_os(LISTEN_FD) else {
+/// The value of a variable that [`announce`] has made, and the descriptor and inode in it.
+pub(crate) fn announced(variable: &'static str) -> Result<Option<(String, RawFd, u64)>, BootError> {
+    let Some(value) = std::env::var_os(variable) else {
         return Ok(None);
     };
-    let value = value.to_string_lossy();
+    let value = value.to_string_lossy().into_owned();
     let parsed = value.split_once(':').and_then(|(number, inode)| {
         let number = number.parse().ok().filter(|number: &i32| *number > 2)?;
         Some((number, inode.parse().ok()?))
     });
-    let Some((number, inode)) = parsed else {
-        let expected = "it must be the number of an inherited descriptor above 2, a colon, and the inode of its socket";
-        return Err(bad(LISTEN_FD, &value, expected));
+    match parsed {
+        Some((number, inode)) => Ok(Some((value, number, inode))),
+        None => {
+            let expected =
+                "it must be the number of an inherited descriptor above 2, a colon, and its inode";
+            Err(bad(variable, &value, expected))
+        }
+    }
+}
+
+/// The socket that the launcher left open for rank 0, if this process has it.
+pub(crate) fn take_listener() -> Result<Option<TcpListener>, BootError> {
+    let Some((value, number, inode)) = announced(LISTEN_FD)? else {
+        return Ok(None);
     };
     if !is_meant(number, inode).unwrap_or(false)
-        || !came_with_the_process(&value)
+        || !came_with_the_process(LISTEN_FD, &value)
         || TAKEN.swap(true, Ordering::SeqCst)
     {
         tell(
@@ -68,8 +81,8 @@ fn is_meant(number: RawFd, inode: u64) -> io::Result<bool> {
 
 /// Whether the variable had this value from the beginning: the kernel shows the environment that `exec` passed. Without
 /// `/proc`, the answer is yes.
-fn came_with_the_process(value: &str) -> bool {
-    let entry = format!("{LISTEN_FD}={value}");
+pub(crate) fn came_with_the_process(variable: &str, value: &str) -> bool {
+    let entry = format!("{variable}={value}");
     std::fs::read("/proc/self/environ").map_or(true, |all| {
         all.split(|byte| *byte == 0)
             .any(|found| found == entry.as_bytes())
@@ -119,7 +132,7 @@ pub(crate) fn why_taken(error: io::Error) -> io::Error {
 mod tests {
     use super::*;
     use std::net::{TcpStream, UdpSocket};
-    use std::os::fd::{AsFd, BorrowedFd};
+    use std::os::fd::BorrowedFd;
 
     #[test]
     fn only_the_inherited_listening_socket_itself_is_meant() {
@@ -135,7 +148,10 @@ mod tests {
         open_across_exec(own);
         assert!(is_meant(own, inode(own)).unwrap());
         assert!(!is_meant(own, inode(own) + 1).unwrap());
-        assert!(!came_with_the_process(&announce(&listener).unwrap()));
+        assert!(!came_with_the_process(
+            LISTEN_FD,
+            &announce(&listener).unwrap()
+        ));
 
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();

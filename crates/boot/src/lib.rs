@@ -31,6 +31,7 @@
 
 mod config;
 mod door;
+mod ends;
 mod error;
 mod events;
 mod from_env;

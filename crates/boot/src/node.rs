@@ -87,7 +87,8 @@ impl Node {
 
     fn fail(&mut self, what: &str, error: &std::io::Error) {
         let reason = format!("rank {}: {what}: {error}", self.me);
-        self.to_hub.push(Message::Fail { reason });
+        let first = None;
+        self.to_hub.push(Message::Fail { reason, first });
     }
 
     /// Begins to connect, after all ranks have joined. `nodes` is the node of each rank.

@@ -96,23 +96,22 @@ impl RankShared {
     /// the others have left.
     fn take_leave(&self, status: i32) -> bool {
         let mut state = lock(&self.state);
-        let reason = match state.phase {
+        let failure = match state.phase {
             _ if state.failed => return false,
-            RankPhase::Running if status == 0 => {
-                Some("its program has ended (exit status 0) and dropped no world".to_owned())
-            }
+            RankPhase::Running if status == 0 => Some(Message::Fail {
+                reason: "its program has ended (exit status 0) and dropped no world".to_owned(),
+                first: None,
+            }),
             RankPhase::Running | RankPhase::Left if status != 0 => {
-                Some(format!("its program has failed (exit status {status})"))
+                let reason = format!("its program has failed (exit status {status})");
+                Some(state.failure(self.rank, &reason))
             }
             RankPhase::Left => None,
             _ => return false,
         };
-        let carries = reason.is_none() && self.rank == 0;
-        state.failed = reason.is_some();
-        let command = match reason {
-            Some(reason) => ServiceRequest::End(Message::Fail { reason }),
-            None => ServiceRequest::Over,
-        };
+        let carries = failure.is_none() && self.rank == 0;
+        state.failed = failure.is_some();
+        let command = failure.map_or(ServiceRequest::Over, ServiceRequest::End);
         state.requests.push_back(command);
         drop(state);
         self.wake();

@@ -373,11 +373,20 @@ impl Service {
                 self.shared.withdrawn(rank as usize, reason);
             }
             Message::Notify { from, bytes, .. } => self.shared.message(from as usize, bytes),
-            Message::Lost { rank, reason } => match known(rank) {
+            Message::Lost {
+                rank,
+                reason,
+                first,
+            } => match known(rank) {
                 Some(rank) if rank == self.me() => {
+                    self.shared.is_given_up();
                     self.hub_lost(&format!("it gave this rank up: {reason}"))
                 }
-                Some(rank) => self.peer_ended(rank, Some(&reason)),
+                Some(rank) => {
+                    let first = first.and_then(known);
+                    self.shared.failed_because_of(rank, first.unwrap_or(rank));
+                    self.peer_ended(rank, Some(&reason))
+                }
                 None => {}
             },
             Message::Left { rank } => {

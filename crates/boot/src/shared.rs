@@ -1,5 +1,6 @@
 //! The state that the program's threads and the service of one rank share.
 
+use crate::ends::Ends;
 use crate::error::BootError;
 use crate::events::Events;
 use crate::rounds::Rounds;
@@ -48,6 +49,22 @@ pub(crate) enum RankPhase {
     Closed,
 }
 
+impl RankState {
+    /// The message that this rank fails, and because of which rank.
+    pub(crate) fn failure(&self, rank: usize, reason: &str) -> Message {
+        match &self.follows {
+            Some((first, why)) if *first != rank => Message::Fail {
+                reason: format!("{reason}, since {why}"),
+                first: Some(*first as u32),
+            },
+            _ => Message::Fail {
+                reason: reason.to_owned(),
+                first: None,
+            },
+        }
+    }
+}
+
 impl RankPhase {
     pub(crate) fn is_joining(&self) -> bool {
         matches!(self, RankPhase::Joining)
@@ -74,6 +91,11 @@ pub(crate) struct RankState {
     pub(crate) gone: Vec<bool>,
     /// Whether this rank has said that it failed.
     pub(crate) failed: bool,
+    /// Why this rank's program fails, if it does: the rank that was the first to fail, perhaps this one, and the text
+    /// about it.
+    follows: Option<(usize, String)>,
+    /// For each lost rank, the rank because of which it failed: itself, or another one.
+    firsts: HashMap<usize, usize>,
     /// On rank 0, after it has left: the ranks that its control plane still serves.
     pub(crate) remain: Vec<usize>,
     /// Why rank 0 was lost, if that is known.
@@ -96,6 +118,8 @@ pub(crate) struct RankShared {
     pub(crate) state: Mutex<RankState>,
     pub(crate) changed: Condvar,
     pub(crate) events: Events,
+    /// Where the launcher reads which rank's failure was first.
+    pub(crate) ends: Option<Ends>,
     /// Wakes the service.
     pub(crate) wake: OwnedFd,
     service: OnceLock<Served>,
@@ -132,6 +156,8 @@ impl RankShared {
                 no_message: None,
                 gone: vec![false; size],
                 failed: false,
+                follows: None,
+                firsts: HashMap::new(),
                 remain: Vec::new(),
                 hub_end: None,
                 requests: VecDeque::new(),
@@ -139,6 +165,7 @@ impl RankShared {
             }),
             changed: Condvar::new(),
             events: Events::default(),
+            ends: None,
             service: OnceLock::new(),
             turns: AtomicU64::new(0),
         })
@@ -310,6 +337,43 @@ impl RankShared {
         self.events.push(Event::Message { from, bytes });
     }
 
+    /// Notes because of which rank a lost rank has failed. The first note about a rank counts.
+    pub(crate) fn failed_because_of(&self, rank: usize, first: usize) {
+        lock(&self.state).firsts.entry(rank).or_insert(first);
+    }
+
+    /// Notes that rank 0 has given this rank up. What follows here follows from this rank's own failure.
+    pub(crate) fn is_given_up(&self) {
+        (0..self.size).for_each(|rank| self.failed_because_of(rank, self.rank));
+    }
+
+    /// Notes why this rank's program fails, if it does.
+    pub(crate) fn follows(&self, rank: usize, why: &str) {
+        let mut state = lock(&self.state);
+        self.note(&mut state, rank, why);
+    }
+
+    /// Like [`follows`](Self::follows), under the lock.
+    pub(crate) fn note(&self, state: &mut RankState, rank: usize, why: &str) {
+        if state.follows.is_some() {
+            return;
+        }
+        let first = state.firsts.get(&rank).copied().unwrap_or(rank);
+        state.follows = Some((first, why.to_owned()));
+        if let Some(ends) = self.ends.as_ref().filter(|_| first != self.rank) {
+            ends.note(self.rank, Some(first));
+        }
+    }
+
+    /// Notes that the job goes on, so that a later failure has another reason than the one that was noted.
+    pub(crate) fn goes_on(&self, state: &mut RankState) {
+        if state.follows.take().is_some()
+            && let Some(ends) = &self.ends
+        {
+            ends.note(self.rank, None);
+        }
+    }
+
     pub(crate) fn peer_ended(&self, rank: usize, lost: Option<&str>) {
         self.change(|state| {
             // Rank 0 may end a second time: it has left, and now its control plane ends.
@@ -341,8 +405,14 @@ impl RankShared {
         if !matches!(lock(&self.state).phase, RankPhase::Running) {
             return;
         }
-        let said = lock(&self.state).hub_end.clone();
+        let (said, first) = {
+            let state = lock(&self.state);
+            let first = state.firsts.get(&0).copied();
+            (state.hub_end.clone(), first.unwrap_or(0))
+        };
         let reason = said.as_deref().unwrap_or(reason);
+        let others = (0..self.size).filter(|rank| *rank != self.rank);
+        others.for_each(|rank| self.failed_because_of(rank, first));
         // No other rank has seen a contribution that the hub has not accepted, so it must not count here either.
         self.change(|state| state.rounds.end_because_of(self.rank, 0, reason));
         self.peer_ended(0, Some(reason));
@@ -376,5 +446,88 @@ impl RankShared {
             state.requests.clear();
         });
         self.events.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAILED: &str = "its program has failed";
+
+    fn rank(rank: usize) -> RankShared {
+        RankShared {
+            ends: Some(Ends::new(4).unwrap()),
+            ..RankShared::new(rank, 4).unwrap()
+        }
+    }
+
+    /// What the peers of a rank hear when it fails, and what the launcher reads.
+    fn says(rank: &RankShared) -> (String, Option<u32>, Option<usize>) {
+        let failure = lock(&rank.state).failure(rank.rank, FAILED);
+        let told = rank.ends.as_ref().unwrap().told(rank.rank);
+        match failure {
+            Message::Fail { reason, first } => (reason, first, told),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn by_itself() -> (String, Option<u32>, Option<usize>) {
+        (FAILED.to_owned(), None, None)
+    }
+
+    fn since(why: &str, first: usize) -> (String, Option<u32>, Option<usize>) {
+        let reason = format!("{FAILED}, since {why}");
+        (reason, Some(first as u32), Some(first))
+    }
+
+    #[test]
+    fn a_rank_that_follows_another_names_the_first() {
+        let one = rank(1);
+        assert_eq!(says(&one), by_itself());
+        one.follows(2, "rank 2 is lost");
+        one.follows(0, "rank 0 is lost");
+        assert_eq!(says(&one), since("rank 2 is lost", 2));
+        // Rank 2 itself has failed because of rank 3.
+        let one = rank(1);
+        one.failed_because_of(2, 3);
+        one.follows(2, "rank 2 is lost");
+        assert_eq!(says(&one), since("rank 2 is lost", 3));
+    }
+
+    #[test]
+    fn a_rank_that_others_follow_fails_by_itself() {
+        let one = rank(1);
+        one.failed_because_of(2, 1);
+        one.follows(2, "rank 2 is lost");
+        assert_eq!(says(&one), by_itself());
+        let one = rank(1);
+        one.follows(1, "its own kernel panicked");
+        one.follows(2, "rank 2 is lost");
+        assert_eq!(says(&one), by_itself());
+        let one = rank(1);
+        one.is_given_up();
+        one.follows(0, "rank 0 is lost");
+        assert_eq!(says(&one), by_itself());
+    }
+
+    #[test]
+    fn what_follows_from_rank_0_names_it() {
+        let one = rank(1);
+        lock(&one.state).phase = RankPhase::Running;
+        one.cut_off("the connection was closed");
+        one.follows(3, "rank 3 is lost");
+        assert_eq!(says(&one), since("rank 3 is lost", 0));
+        let one = rank(1);
+        one.follows(1, "its own kernel panicked");
+        assert_eq!(says(&one), by_itself());
+    }
+
+    #[test]
+    fn a_job_that_goes_on_has_no_cause_of_its_end() {
+        let one = rank(1);
+        one.follows(2, "rank 2 dropped a token");
+        one.goes_on(&mut lock(&one.state));
+        assert_eq!(says(&one), by_itself());
     }
 }

@@ -135,8 +135,13 @@ impl TcpControl {
         };
         let mut started = config.began.unwrap_or_else(Instant::now);
         let key = Key::of_job(&config.secret, &config.job_id, config.size);
-        let shared = RankShared::new(config.rank, config.size)
+        let mut shared = RankShared::new(config.rank, config.size)
             .map_err(|error| BootError::io("making an event descriptor", error))?;
+        shared.ends = config.ends.take();
+        if let Some(ends) = &shared.ends {
+            // The process may have been a rank before.
+            ends.note(config.rank, None);
+        }
         let shared = Arc::new(shared);
         let node = Node::new(config.rank, key.derive(b"door", b""));
         let join = Message::Join {
@@ -272,11 +277,16 @@ impl Member {
         };
         match result {
             Ok(mut packets) => {
+                self.shared.goes_on(&mut state);
                 state.rounds.forget_before(round + 1);
                 packets[me].handles = own;
                 Ok(packets)
             }
             Err(error) => {
+                if let ControlError::PeerLost { rank, reason, .. } = &error {
+                    let why = format!("rank {rank} did not come ({reason})");
+                    self.shared.note(&mut state, *rank, &why);
+                }
                 // The others may finish this round; they must not wait for this rank in the next one.
                 self.withdraw(&mut state, &error);
                 Err(error)
@@ -396,12 +406,15 @@ impl Member {
         Ok(())
     }
 
-    fn end(&self, message: Message) {
+    /// Ends this rank's part in the job: in good order, or because of a failure.
+    fn end(&self, failure: Option<&str>) {
         if !self.process.is_this() {
             return;
         }
-        let good = matches!(message, Message::Leave);
+        let good = failure.is_none();
         let mut state = lock(&self.shared.state);
+        let rank = self.shared.rank;
+        let message = failure.map_or(Message::Leave, |reason| state.failure(rank, reason));
         if !matches!(state.phase, RankPhase::Running) {
             return;
         }
@@ -492,14 +505,7 @@ impl Drop for Member {
             std::mem::forget((self.service.take(), Arc::clone(&self.shared)));
             return;
         }
-        let last = if std::thread::panicking() {
-            Message::Fail {
-                reason: PANICKED.into(),
-            }
-        } else {
-            Message::Leave
-        };
-        self.end(last);
+        self.end(std::thread::panicking().then_some(PANICKED));
         let mut state = lock(&self.shared.state);
         // If the rank has left, its service goes on as long as it is needed.
         if !matches!(state.phase, RankPhase::Left) {
@@ -570,16 +576,22 @@ impl Control for TcpControl {
     fn leave(&self) {
         match &self.inner {
             Inner::Solo(solo) => solo.leave(),
-            Inner::Rank(member) => member.end(Message::Leave),
+            Inner::Rank(member) => member.end(None),
         }
     }
 
     fn fail(&self, reason: &str) {
         match &self.inner {
             Inner::Solo(solo) => solo.fail(reason),
-            Inner::Rank(member) => member.end(Message::Fail {
-                reason: reason.to_owned(),
-            }),
+            Inner::Rank(member) => member.end(Some(reason)),
+        }
+    }
+
+    fn follows(&self, rank: usize, why: &str) {
+        match &self.inner {
+            Inner::Rank(member) if member.process.is_this() => member.shared.follows(rank, why),
+            // A job of one rank has no account of failures, and a child has no part in the job.
+            Inner::Rank(_) | Inner::Solo(_) => {}
         }
     }
 }

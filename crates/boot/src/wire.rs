@@ -71,20 +71,22 @@ pub(crate) enum Message {
         #[serde(with = "bytes")]
         bytes: Vec<u8>,
     },
-    /// From the hub.
+    /// From the hub. `first` is as in `Fail`.
     Lost {
         rank: u32,
         #[serde(serialize_with = "shortened")]
         reason: String,
+        first: Option<u32>,
     },
     /// From the hub.
     Left { rank: u32 },
     /// To the hub: this rank leaves in good order.
     Leave,
-    /// To the hub: this rank fails, and can still say so.
+    /// To the hub: this rank fails, and can still say so. If it fails because of another rank, `first` is that one.
     Fail {
         #[serde(serialize_with = "shortened")]
         reason: String,
+        first: Option<u32>,
     },
     /// From the hub: the answer to `Leave` and `Fail`; the connection may be closed.
     Bye,
@@ -128,7 +130,7 @@ impl Message {
             Message::Abort { reason }
             | Message::Withdrawn { reason, .. }
             | Message::Lost { reason, .. }
-            | Message::Fail { reason }
+            | Message::Fail { reason, .. }
                 if reason.len() > MAX_REASON =>
             {
                 Some("a reason is too long")
@@ -197,10 +199,17 @@ pub(crate) mod tests {
             (any::<u32>(), reason()).prop_map(|(rank, reason)| Message::Withdrawn { rank, reason }),
             (any::<u32>(), prop::option::of(ranks()), bytes())
                 .prop_map(|(from, to, bytes)| Message::Notify { from, to, bytes }),
-            (any::<u32>(), reason()).prop_map(|(rank, reason)| Message::Lost { rank, reason }),
+            (any::<u32>(), reason(), any::<Option<u32>>()).prop_map(|(rank, reason, first)| {
+                Message::Lost {
+                    rank,
+                    reason,
+                    first,
+                }
+            }),
             any::<u32>().prop_map(|rank| Message::Left { rank }),
             Just(Message::Leave),
-            reason().prop_map(|reason| Message::Fail { reason }),
+            (reason(), any::<Option<u32>>())
+                .prop_map(|(reason, first)| Message::Fail { reason, first }),
             Just(Message::Bye),
         ]
     }
@@ -264,19 +273,21 @@ pub(crate) mod tests {
         // behind the kind.
         let mut body = Message::Fail {
             reason: String::new(),
+            first: None,
         }
         .encode();
-        body.pop();
-        body.extend(postcard::to_stdvec(&"x".repeat(MAX_REASON + 1)).unwrap());
+        body.truncate(body.len() - 2);
+        body.extend(postcard::to_stdvec(&("x".repeat(MAX_REASON + 1), None::<u32>)).unwrap());
         assert!(decode(&body).is_err());
     }
 
     #[test]
     fn long_reasons_are_cut_between_characters() {
         let reason = "é".repeat(MAX_REASON);
-        let body = Message::Fail { reason }.encode();
+        let first = None;
+        let body = Message::Fail { reason, first }.encode();
         assert!(
-            matches!(decode(&body), Ok(Message::Fail { reason }) if reason.len() == MAX_REASON)
+            matches!(decode(&body), Ok(Message::Fail { reason, .. }) if reason.len() == MAX_REASON)
         );
     }
 }

@@ -14,15 +14,15 @@ use rustix::process::{
     set_parent_process_death_signal,
 };
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use tidegate_boot::starter::{ADDRESS, DEVICE, NODE, RANKS_HERE, SECRET};
-use tidegate_boot::starter::{LISTEN_FD, announce};
+use tidegate_boot::starter::{ENDS_FD, Ends, LISTEN_FD, announce};
 
 /// The variables that make a job. The launcher may itself be part of a job, so ranks inherit none of them.
-pub(super) const OWN: [&str; 9] = [
+pub(super) const OWN: [&str; 10] = [
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -32,6 +32,7 @@ pub(super) const OWN: [&str; 9] = [
     "MASTER_PORT",
     SECRET,
     LISTEN_FD,
+    ENDS_FD,
 ];
 
 /// A rank's process. Dropping it ends the process, and waits for its end.
@@ -62,6 +63,7 @@ impl RankChild {
         seat: &RankSeat,
         meeting: &MeetingPoint,
         secret: &str,
+        ends: &Ends,
         input: Stdio,
     ) -> Result<(Self, Pipes), LaunchError> {
         let rank = seat.rank;
@@ -101,13 +103,15 @@ impl RankChild {
             .env("MASTER_PORT", meeting.port.to_string())
             .env(SECRET, secret);
         let listener = meeting.listener.as_ref();
-        let inherited = listener.filter(|_| rank == 0 && job.ranks > 1);
-        if let Some(listener) = inherited {
-            let value = announce(listener)
-                .map_err(|error| LaunchError::io("asking which socket rank 0 inherits", error))?;
-            command.env(LISTEN_FD, value);
+        let listener = listener.filter(|_| rank == 0 && job.ranks > 1);
+        let listener = listener.map(|listener| (LISTEN_FD, listener.as_fd()));
+        let mut inherited = Vec::new();
+        for (variable, fd) in listener.into_iter().chain([(ENDS_FD, ends.as_fd())]) {
+            let value = announce(fd)
+                .map_err(|error| LaunchError::io("asking what a rank inherits", error))?;
+            command.env(variable, value);
+            inherited.push(fd.as_raw_fd());
         }
-        let inherited = inherited.map(AsRawFd::as_raw_fd);
         command.stdin(input);
         let stdio = || match job.output {
             Output::Inherited => Stdio::inherit(),
@@ -124,13 +128,14 @@ impl RankChild {
         let masks = seat.binding.as_ref().map(Masks::of);
         // SAFETY: between fork and exec the closure only makes system calls. rustix makes them without libc's locks,
         // and without allocating, on success and on error (`io::Error` of a raw error number owns no memory). The masks
-        // were made before. `listener` is open in the child, because the parent holds it until all ranks are started.
+        // were made before. The inherited descriptors are open in the child, because the parent holds `ends`, and the
+        // listener until all ranks are started.
         unsafe {
             command.pre_exec(move || {
                 end_with(launcher)?;
-                if let Some(listener) = inherited {
-                    let listener = BorrowedFd::borrow_raw(listener);
-                    rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty())?;
+                for fd in &inherited {
+                    let fd = BorrowedFd::borrow_raw(*fd);
+                    rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
                 }
                 masks.as_ref().map_or(Ok(()), Masks::apply)
             });

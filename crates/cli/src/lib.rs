@@ -43,6 +43,7 @@
 
 mod bed;
 mod bind;
+mod causes;
 mod child;
 mod cli;
 mod error;

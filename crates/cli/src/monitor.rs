@@ -2,6 +2,7 @@
 
 mod hosts;
 
+use super::causes::first;
 use super::child::RankChild;
 use super::error::LaunchError;
 use super::guard::Guard;
@@ -12,7 +13,7 @@ use super::nodes::Nodes;
 use super::outcome::{Outcome, RankOutcome};
 use super::output::RankStream;
 use super::printer::{Printer, StdStream};
-use super::rank::{Rank, RankPlacement, ended_before};
+use super::rank::{Rank, RankPlacement, by_then};
 use super::running::{RankProcess, Remote, Running, SignalPath};
 use super::seats::{RankSeat, bind, seats};
 use super::signals::{Forwarded, keep_ends_of_children};
@@ -20,11 +21,11 @@ use super::stopped::{Stopped, StoppedRanks};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::process::Signal;
 use std::os::fd::AsFd;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tidegate_boot::starter::{Awaited, MAX_RANKS, hex, random};
+use tidegate_boot::starter::{Awaited, Ends, MAX_RANKS, hex, in_words, random};
 use tidegate_hal::limits::WithLimit;
 use tidegate_hal::lock;
 
@@ -38,6 +39,24 @@ const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// How long it may take to report that output is lost, if somebody reads the report. On a loaded machine it takes
 /// longer than [`LAST_OUTPUT`].
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How long the launcher waits for the end of a rank that has failed, before it reports a failure that followed from
+/// that. This delays only the report.
+const FOR_THE_FIRST: Duration = Duration::from_millis(500);
+
+/// The failure that ends the job.
+struct Failure {
+    /// The rank that was the first to end with an error.
+    ended_first: usize,
+    /// The ranks that had ended without an error before.
+    before: Vec<usize>,
+    /// Whether the others have a limited time since then.
+    others_end: bool,
+    /// Until when the failure need not be reported, as long as the rank that was the first to fail has not ended.
+    unsaid_until: Option<Instant>,
+    /// The rank whose status was reported.
+    said: Option<usize>,
+}
 
 /// Something that has happened.
 enum MonitorEvent {
@@ -66,7 +85,9 @@ struct Monitor {
     guard: Option<Guard>,
     /// `None`: nothing is printed.
     printer: Option<Printer>,
-    first_failure: Option<usize>,
+    failure: Option<Failure>,
+    /// Where the ranks of this machine tell because of which rank they fail.
+    ends: Option<Ends>,
     /// When the ranks that still run get which signal.
     next_step: Option<(Instant, Signal)>,
     asked_to_end: bool,
@@ -197,7 +218,8 @@ impl Monitor {
             },
             guard: None,
             printer: None,
-            first_failure: None,
+            failure: None,
+            ends: None,
             next_step: None,
             asked_to_end: false,
             watch: StoppedRanks::new(),
@@ -231,9 +253,12 @@ impl Monitor {
             self.explain(format_args!("{line}"));
         }
         self.guard = Guard::start();
+        let ends = Ends::new(self.job.ranks);
+        let ends = ends.map_err(|error| LaunchError::io("making a file of memory", error))?;
         for seat in &seats {
-            self.start_rank(seat, &meeting, secret)?;
+            self.start_rank(seat, &meeting, secret, &ends)?;
         }
+        self.ends = Some(ends);
         Ok(())
     }
 
@@ -242,12 +267,13 @@ impl Monitor {
         seat: &RankSeat,
         meeting: &MeetingPoint,
         secret: &str,
+        ends: &Ends,
     ) -> Result<(), LaunchError> {
         let input = match self.job.input {
             Input::Inherited if seat.rank == 0 => Stdio::inherit(),
             Input::Inherited | Input::Null => Stdio::null(),
         };
-        let (child, pipes) = RankChild::start(&self.job, seat, meeting, secret, input)?;
+        let (child, pipes) = RankChild::start(&self.job, seat, meeting, secret, ends, input)?;
         if let Some(guard) = &mut self.guard {
             guard.watch(child.group());
         }
@@ -258,6 +284,7 @@ impl Monitor {
             process: RankPlacement::Here(child),
             ended: None,
             captured: [Vec::new(), Vec::new()],
+            because_of: None,
         });
         let source =
             |(stream, pipe)| RankStream::new(Some(pipe), stream, seat.rank, self.job.output);
@@ -279,6 +306,7 @@ impl Monitor {
             if self.ranks.iter().all(|rank| rank.ended.is_some()) {
                 if last_output.is_none() {
                     self.tell_hosts_of_the_last();
+                    self.say_what_followed();
                 }
                 self.next_step = None;
                 let now = Instant::now();
@@ -322,6 +350,8 @@ impl Monitor {
             ));
             printer.finish(since, LAST_WORDS);
         }
+        let failure = self.failure.as_ref();
+        let first_failure = failure.map(|failure| self.first_to_fail(failure.ended_first));
         let ranks = std::mem::take(&mut self.ranks);
         let outcome = |rank: Rank| {
             let (status, after) = rank.ended?;
@@ -332,11 +362,12 @@ impl Monitor {
                 stdout,
                 stderr,
                 after,
+                because_of: rank.because_of,
             })
         };
         Outcome {
             ranks: ranks.into_iter().filter_map(outcome).collect(),
-            first_failure: self.first_failure,
+            first_failure,
             is_unread,
             is_lost: is_lost || is_unread,
         }
@@ -397,9 +428,10 @@ impl Monitor {
             let ended = self.ranks[**rank].ended;
             ended.is_some_and(|(status, _)| !status.success())
         };
-        if let (None, Some(rank)) = (self.first_failure, ended.iter().find(failed)) {
+        if let (None, Some(rank)) = (&self.failure, ended.iter().find(failed)) {
             self.fail(*rank);
         }
+        self.say_failure();
     }
 
     /// Sleeps until something happens. The last sources come first, so that removing one does not move those that are
@@ -447,6 +479,11 @@ impl Monitor {
             .map(|(at, _)| at)
             .into_iter()
             .chain(until)
+            .chain(
+                self.failure
+                    .as_ref()
+                    .and_then(|failure| failure.unsaid_until),
+            )
             .chain(is_watched.then_some(self.watch.next()))
             .chain(self.give_up_hosts)
             .min();
@@ -501,10 +538,18 @@ impl Monitor {
     fn collect(&mut self, rank: usize) {
         let own = &mut self.ranks[rank];
         if let RankPlacement::Here(child) = &mut own.process {
-            lock(&self.remote.processes)[rank].reach = None;
             let status = child.collect(self.guard.as_mut());
-            own.ended = Some((status, self.started.elapsed()));
+            let told = self.ends.as_ref().and_then(|ends| ends.told(rank));
+            self.has_ended(rank, status, told);
         }
+    }
+
+    /// Notes the end of a rank, and because of which rank it has failed, as it has told.
+    fn has_ended(&mut self, rank: usize, status: ExitStatus, told: Option<usize>) {
+        lock(&self.remote.processes)[rank].reach = None;
+        let own = &mut self.ranks[rank];
+        own.ended = Some((status, self.started.elapsed()));
+        own.because_of = told.filter(|of| *of != rank && *of < self.job.ranks);
     }
 
     /// Reports ranks that are stopped, and those that go on. Hosts report their own.
@@ -516,28 +561,103 @@ impl Monitor {
         }
     }
 
-    /// Notes that `rank` is the first that has failed.
+    /// Notes that `rank` is the first that has ended with an error.
     fn fail(&mut self, rank: usize) {
-        self.first_failure = Some(rank);
-        let (status, _) = self.ranks[rank].ended.expect("it has ended");
-        let mut before = ended_before(&self.ranks);
+        let ranks = self.ranks.iter().enumerate();
+        let before = ranks.filter_map(|(rank, own)| own.has_succeeded().then_some(rank));
+        let others_end = self.next_step.is_none() && self.is_running();
+        self.failure = Some(Failure {
+            ended_first: rank,
+            before: before.collect(),
+            others_end,
+            // It is reported before the others get a signal.
+            unsaid_until: Some(Instant::now() + FOR_THE_FIRST.min(self.job.grace)),
+            said: None,
+        });
+        if others_end {
+            self.next_step = self.after_grace(Signal::TERM);
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        self.ranks.iter().any(|rank| rank.ended.is_none())
+    }
+
+    /// The rank that was the first to fail, if `rank` has failed. A rank that has ended without an error has not
+    /// failed. One that has not ended may have.
+    fn first_to_fail(&self, rank: usize) -> usize {
+        first(rank, |rank| {
+            let of = self.ranks[rank].because_of;
+            of.filter(|of| !self.ranks[*of].has_succeeded())
+        })
+    }
+
+    /// Reports the failure that ends the job, when the rank that was the first to fail has ended, or takes long.
+    fn say_failure(&mut self) {
+        let Some(failure) = &self.failure else { return };
+        let Some(until) = failure.unsaid_until else {
+            return;
+        };
+        let rank = failure.ended_first;
+        let first = self.first_to_fail(rank);
+        let (said, because) = match self.ranks[first].ended {
+            Some(_) => (first, String::new()),
+            None if Instant::now() < until => return,
+            None => {
+                let because = format!(", because of rank {first}, which has not ended yet");
+                (rank, because)
+            }
+        };
+        let (status, _) = self.ranks[said].ended.expect("it has ended");
+        // The rank that this one names may have ended without an error, but too early.
+        let mut before = failure.before.clone();
+        let named = self.ranks[said].because_of;
+        before.extend(named.filter(|of| self.ranks[*of].has_succeeded()));
+        before.sort_unstable();
+        before.dedup();
+        let mut before = by_then(&before);
         // A stopped rank may be the reason.
         for (rank, stopped) in stopped_now(&self.ranks) {
             if let Some(stopped) = stopped {
                 before += &format!("; {} is {stopped}", stopped.who(rank));
             }
         }
-        if self.ranks.iter().any(|rank| rank.ended.is_none()) && self.next_step.is_none() {
-            self.next_step = self.after_grace(Signal::TERM);
-            let grace = match self.next_step {
-                Some(_) => format!("get {:.1?} to end by themselves", self.job.grace),
-                None => "may take for ever".to_owned(),
-            };
-            self.explain(format_args!(
-                "rank {rank} failed ({status}){before}; the others {grace}"
-            ));
-        } else {
-            self.explain(format_args!("rank {rank} failed ({status}){before}"));
+        let grace = match self.next_step {
+            _ if !failure.others_end || !self.is_running() => String::new(),
+            Some(_) => format!(
+                "; the others get {:.1?} to end by themselves",
+                self.job.grace
+            ),
+            None => "; the others may take for ever".to_owned(),
+        };
+        self.explain(format_args!(
+            "rank {said} failed ({status}){because}{before}{grace}"
+        ));
+        if let Some(failure) = &mut self.failure {
+            (failure.unsaid_until, failure.said) = (None, Some(said));
+        }
+    }
+
+    /// After the last rank has ended: reports which ranks failed because of the first that did.
+    fn say_what_followed(&mut self) {
+        self.say_failure();
+        let Some(failure) = &self.failure else { return };
+        let first = self.first_to_fail(failure.ended_first);
+        let followed = |rank: &usize| {
+            *rank != first
+                && !self.ranks[*rank].has_succeeded()
+                && self.first_to_fail(*rank) == first
+        };
+        let followed: Vec<_> = (0..self.ranks.len()).filter(followed).collect();
+        if followed.is_empty() {
+            return;
+        }
+        let followed = in_words(&followed);
+        match self.ranks[first].ended {
+            Some((status, _)) if failure.said != Some(first) => self.explain(format_args!(
+                "rank {first} failed ({status}); {followed} ended because of it"
+            )),
+            _ => self.explain(format_args!("{followed} ended because of it")),
         }
     }
 

@@ -29,6 +29,9 @@ pub struct RankOutcome {
     pub stderr: Vec<u8>,
     /// When it ended, counted from the start of the job.
     pub after: Duration,
+    /// The rank because of which a call of this one failed, as far as this one has told. Its own failure followed from
+    /// that, if it failed.
+    pub because_of: Option<usize>,
 }
 
 impl std::fmt::Debug for RankOutcome {
@@ -39,6 +42,7 @@ impl std::fmt::Debug for RankOutcome {
             .field("stdout", &String::from_utf8_lossy(&self.stdout))
             .field("stderr", &String::from_utf8_lossy(&self.stderr))
             .field("after", &self.after)
+            .field("because_of", &self.because_of)
             .finish()
     }
 }
@@ -63,7 +67,7 @@ impl std::fmt::Debug for RankOutcome {
 pub struct Outcome {
     /// The outcome of each rank.
     pub ranks: Vec<RankOutcome>,
-    /// The rank that failed first.
+    /// The rank that failed first. Others may have failed because of it, and ended before it.
     pub first_failure: Option<usize>,
     /// Not all output was read. A caller that prints more would wait for a reader.
     pub(crate) is_unread: bool,

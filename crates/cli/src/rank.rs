@@ -11,9 +11,16 @@ pub(super) struct Rank {
     pub(super) process: RankPlacement,
     pub(super) ended: Option<(ExitStatus, Duration)>,
     pub(super) captured: [Vec<u8>; 2],
+    /// When it has ended: because of which rank a call of it failed, as far as it has told.
+    pub(super) because_of: Option<usize>,
 }
 
 impl Rank {
+    /// Whether it has ended, and without an error.
+    pub(super) fn has_succeeded(&self) -> bool {
+        self.ended.is_some_and(|(status, _)| status.success())
+    }
+
     /// Its process, if it is on this machine.
     pub(super) fn child(&self) -> Option<&RankChild> {
         match &self.process {
@@ -31,18 +38,9 @@ pub(super) enum RankPlacement {
     There(usize),
 }
 
-/// The ranks that had ended without an error when the first rank failed. They may have caused the failure: by returning
-/// too early, or by `process::exit(0)`, which drops no world.
-pub(super) fn ended_before(ranks: &[Rank]) -> String {
-    let ended = |rank: &Rank| rank.ended.is_some_and(|(status, _)| status.success());
-    let ranks = ranks.iter().enumerate();
-    let ended: Vec<_> = ranks
-        .filter_map(|(rank, each)| ended(each).then_some(rank))
-        .collect();
-    by_then(&ended)
-}
-
-fn by_then(ended: &[usize]) -> String {
+/// The text about the ranks that had ended without an error when the first rank failed. They may have caused the
+/// failure: by returning too early, or by `process::exit(0)`, which drops no world.
+pub(super) fn by_then(ended: &[usize]) -> String {
     let them = match ended.len() {
         0 => return String::new(),
         1 => "it",

@@ -103,6 +103,68 @@ fn ranks_that_had_ended_before_the_first_failure_are_named() {
     assert!(!said.contains("by then"), "{said}");
 }
 
+/// In a script: tells the launcher because of which rank this one fails, as tidegate does.
+const TELL: &str = r"tell() {
+    printf $(printf '\\%o\\0\\0\\0' $(($1 + 1))) |
+        dd of=/proc/self/fd/${TIDEGATE_ENDS_FD%%:*} bs=4 seek=$RANK conv=notrunc 2>/dev/null
+}
+";
+
+/// Ranks that fail because of another one often end before it.
+#[test]
+fn the_rank_that_others_name_has_failed_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "case $RANK in
+        3) exec sleep 1000;;
+        2) for rank in 0 1; do
+               until test -e $ENDS.$rank; do sleep 0.01; done
+               while kill -0 $(cat $ENDS.$rank) 2>/dev/null; do sleep 0.01; done
+           done; exit 7;;
+        esac
+        tell 2; echo $$ > $ENDS.new.$RANK; mv $ENDS.new.$RANK $ENDS.$RANK; exit 1";
+    let script = format!("{TELL}{script}");
+    let output = tidegate(&["run", "-n", "4", "--grace", "1", "/bin/sh", "-c", &script])
+        .env("ENDS", folder.path().join("ends"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    // If rank 2 takes long, these are parts of one line.
+    for part in [
+        "rank 2 failed (exit status: 7)",
+        "ranks 0, 1 ended because of it\n",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn a_rank_that_others_name_and_that_does_not_end_is_named() {
+    let script = format!("{TELL} if test $RANK = 1; then tell 0; exit 1; fi; exec sleep 1000");
+    let output = tidegate(&["run", "-n", "2", "--grace", "2", "/bin/sh", "-c", &script])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15), "{said}");
+    let lines: Vec<_> = said.lines().collect();
+    let first = "tidegate: rank 1 failed (exit status: 1), because of rank 0, which has not ended yet; \
+                 the others get 2.0s";
+    let last = "tidegate: rank 0 failed (signal: 15 (SIGTERM)); rank 1 ended because of it";
+    assert!(
+        lines[0].starts_with(first) && lines.last() == Some(&last),
+        "{said}"
+    );
+}
+
+/// The rank that a failed one names has not failed, but has ended too early.
+#[test]
+fn a_rank_that_ended_well_has_not_failed() {
+    let script = format!("{TELL} if test $RANK = 1; then tell 0; exit 3; fi; sleep 0.1");
+    let outcome = shell(2, &script).grace(LONG).run().unwrap();
+    assert_eq!((outcome.first_failure, outcome.exit_code()), (Some(1), 3));
+    assert_eq!(outcome.ranks[1].because_of, Some(0));
+}
+
 #[test]
 fn a_signal_is_128_and_its_number() {
     let outcome = shell(2, "test $RANK = 0 && kill -9 $$; exit 0")

@@ -193,4 +193,13 @@ pub trait Control: Send + Sync + 'static {
     /// an exchange that lacks the rank's packet names it. Dropping a `Control` while its thread panics does the same,
     /// with [`PANICKED`].
     fn fail(&self, reason: &str);
+
+    /// Notes that a call of this rank's program fails because of what `rank` did, and the text about it. If the program
+    /// then fails, its peers are told so, and the launcher. The first note counts, until an exchange succeeds. If
+    /// `rank` is this rank, or has itself failed because of this rank, then this rank fails by itself.
+    ///
+    /// A control plane that gives no account of failures ignores the call, which is the default.
+    fn follows(&self, rank: usize, why: &str) {
+        let _ = (rank, why);
+    }
 }

@@ -69,12 +69,19 @@ const BECAUSE: &str = "its program has failed (exit status 1)";
 
 fn fail() -> Message {
     let reason = BECAUSE.into();
-    Message::Fail { reason }
+    Message::Fail {
+        reason,
+        first: Some(3),
+    }
 }
 
 fn lost(rank: u32) -> Message {
     let reason = BECAUSE.into();
-    Message::Lost { rank, reason }
+    Message::Lost {
+        rank,
+        reason,
+        first: Some(3),
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use tidegate_boot::starter::{Awaited, address_of, listen_everywhere};
+use tidegate_boot::starter::{Awaited, Ends, address_of, listen_everywhere};
 
 /// How long the agent waits for output after the job's last rank has ended, since another process may hold the pipe.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
@@ -139,6 +139,8 @@ struct HostAgent {
     /// `None`: rank 0 is on another host, or has no input.
     inlet: Option<RankInlet>,
     credit: [usize; 2],
+    /// Where the ranks tell because of which rank they fail.
+    ends: Ends,
     guard: Option<Guard>,
     watch: StoppedRanks,
     /// The launcher knows that all ranks of the job have ended.
@@ -187,7 +189,11 @@ fn serve(mut launcher: LauncherLink) -> Result<(), AgentEnd> {
     let address = own_address(towards, meeting);
     let address = address.map_err(|error| launcher.fail(&error))?;
     seats.iter_mut().for_each(|seat| seat.address = address);
+    let ends =
+        Ends::new(told.ranks).map_err(|error| LaunchError::io("making a file of memory", error));
+    let ends = ends.map_err(|error| launcher.fail(&error))?;
     let mut agent = HostAgent {
+        ends,
         launcher,
         ranks: Vec::new(),
         outlets: Vec::new(),
@@ -336,7 +342,7 @@ impl HostAgent {
             let (inlet, read) = made.map_err(|error| LaunchError::io("making a pipe", error))?;
             (self.inlet, input) = (Some(inlet), read);
         }
-        let (child, pipes) = RankChild::start(job, seat, meeting, &told.secret, input)?;
+        let (child, pipes) = RankChild::start(job, seat, meeting, &told.secret, &self.ends, input)?;
         if let Some(guard) = &mut self.guard {
             guard.watch(child.group());
         }
@@ -364,8 +370,8 @@ impl HostAgent {
                 AgentReady::Rank(index) => {
                     let HostRank { rank, child } = &mut self.ranks[index];
                     let status = child.collect(self.guard.as_mut()).into_raw();
-                    let rank = *rank;
-                    self.launcher.say(&FromHost::Ended { rank, status })?;
+                    let (rank, told) = (*rank, self.ends.told(*rank));
+                    self.launcher.say(&FromHost::Ended { rank, status, told })?;
                 }
             }
         }

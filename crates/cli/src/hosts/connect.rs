@@ -17,13 +17,13 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tidegate_boot::BootError;
-use tidegate_boot::starter::{ADDRESS, Awaited, LISTEN_FD, NODE, SECRET, number};
+use tidegate_boot::starter::{ADDRESS, Awaited, ENDS_FD, LISTEN_FD, NODE, SECRET, number};
 
 /// The variable that says how long ranks wait for each other.
 const TIMEOUT: &str = "TIDEGATE_RENDEZVOUS_TIMEOUT";
 
 /// Variables that are only valid on this machine, or of which each rank gets its own value.
-const LOCAL: [&str; 5] = [SECRET, ADDRESS, NODE, LISTEN_FD, "TIDEGATE_SSH"];
+const LOCAL: [&str; 6] = [SECRET, ADDRESS, NODE, LISTEN_FD, ENDS_FD, "TIDEGATE_SSH"];
 
 /// Whether a variable goes to the hosts by default.
 fn goes_along(name: &str) -> bool {

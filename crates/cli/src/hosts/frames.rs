@@ -95,8 +95,12 @@ pub(crate) enum FromHost {
     TookInput { bytes: usize },
     /// Rank 0 reads no more.
     ClosedInput,
-    /// A rank has ended, with this status of the system.
-    Ended { rank: usize, status: i32 },
+    /// A rank has ended, with this status of the system. It has told because of which rank a call of it failed.
+    Ended {
+        rank: usize,
+        status: i32,
+        told: Option<usize>,
+    },
     /// A message for the user.
     Say(String),
 }

@@ -35,6 +35,7 @@ impl Monitor {
                     process: RankPlacement::There(host),
                     ended: None,
                     captured: [Vec::new(), Vec::new()],
+                    because_of: None,
                 });
                 if self.job.output == Output::Discarded {
                     continue;
@@ -70,8 +71,8 @@ impl Monitor {
                         self.finish(index);
                     }
                 }
-                FromHost::Ended { rank, status } if ranks.contains(&rank) => {
-                    self.has_ended(rank, ExitStatus::from_raw(status));
+                FromHost::Ended { rank, status, told } if ranks.contains(&rank) => {
+                    self.has_ended(rank, ExitStatus::from_raw(status), told);
                     ended.push(rank);
                 }
                 FromHost::TookInput { bytes } => {
@@ -117,11 +118,6 @@ impl Monitor {
         self.sources.iter().position(is_it)
     }
 
-    fn has_ended(&mut self, rank: usize, status: ExitStatus) {
-        lock(&self.remote.processes)[rank].reach = None;
-        self.ranks[rank].ended = Some((status, self.started.elapsed()));
-    }
-
     /// Handles the end of a connection to a host. Its ranks that have not ended count as failed.
     fn lose(&mut self, host: usize, reason: &str, ended: &mut Vec<usize>) {
         let ranks = self.links[host].ranks();
@@ -134,7 +130,7 @@ impl Monitor {
             self.explain_of_host(host, &format!("lost, with {lost}: {reason}"));
         }
         for rank in lost {
-            self.has_ended(rank, ExitStatus::from_raw(LOST));
+            self.has_ended(rank, ExitStatus::from_raw(LOST), None);
             ended.push(rank);
         }
         while let Some(index) = self

@@ -156,6 +156,23 @@ pub enum Cause {
     },
 }
 
+impl Cause {
+    /// The rank whose end, call, stream or NIC is the cause.
+    pub(crate) fn rank(&self) -> usize {
+        match self {
+            Cause::PeerLost { rank, .. }
+            | Cause::PeerLeft { rank }
+            | Cause::Dropped { rank, .. }
+            | Cause::Panicked { rank, .. }
+            | Cause::Limit { rank, .. }
+            | Cause::StreamFailed { rank, .. }
+            | Cause::PeerFailed { rank }
+            | Cause::NotEnqueued { rank, .. }
+            | Cause::NicFailed { rank, .. } => *rank,
+        }
+    }
+}
+
 fn awaited_of(peer: Option<usize>) -> String {
     match peer {
         Some(peer) => format!("for rank {peer}"),

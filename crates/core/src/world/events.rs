@@ -53,13 +53,15 @@ impl<D: Device> World<D> {
     /// Registers a window, so that its waits end when they must.
     pub(crate) fn watch_window(&self, window: &Arc<Watched<D>>) {
         let mut events = lock(&self.inner.events);
+        window.registered(&self.inner.control);
         let entry = events.windows.living(window.id);
         entry.window = Arc::downgrade(window);
         let (device, bell) = (&self.inner.device, self.inner.own_bell.base());
         if let Some(cause) = &entry.cause {
             window.revoke(device, bell, cause);
         }
-        for cause in events.gone.values() {
+        // The first loss counts.
+        for cause in events.first_lost.iter().chain(events.gone.values()) {
             window.gone(device, bell, cause);
         }
         let failed = events.nic_failed.clone().filter(|_| window.has_nic());
@@ -289,7 +291,7 @@ impl<D: Device> Inner<D> {
             return events.gone.get(&peer).cloned();
         }
         revoked
-            .or_else(|| events.gone.values().find(lost).cloned())
+            .or_else(|| events.first_lost.clone())
             // A peer that has left may have done so because its stream failed.
             .or_else(|| events.failed.get(&peer).cloned())
             .or_else(|| events.gone.get(&peer).cloned())
@@ -385,7 +387,9 @@ impl<D: Device> Inner<D> {
         }
         let reports = events.reporter() == rank;
         let is_lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
-        if !is_lost(&cause) && !events.gone.values().any(is_lost) {
+        if is_lost(&cause) {
+            events.first_lost.get_or_insert_with(|| cause.clone());
+        } else if events.first_lost.is_none() {
             events.left_first.insert(rank);
         }
         events.gone.insert(rank, cause.clone());

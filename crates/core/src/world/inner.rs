@@ -339,6 +339,8 @@ impl<D: Device> World<D> {
 pub(super) struct Events<D: Device> {
     /// Ranks that died or left, and how.
     pub(super) gone: BTreeMap<usize, Cause>,
+    /// The first loss of a rank. Later ones usually follow from it.
+    pub(super) first_lost: Option<Cause>,
     /// Ranks that left before any rank was lost, and so not because of a loss.
     pub(super) left_first: BTreeSet<usize>,
     /// Ranks with a stream that a kernel made to fail (their own, or one of another rank), and the first cause for
@@ -378,9 +380,8 @@ impl<D: Device> Drop for Member<D> {
             return self.control.fail(PANICKED);
         }
         if let Some(attached) = &self.nic {
-            let lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
             // The lock is released before the wait, because a thread needs it to note that a peer has left.
-            let any_lost = lock(&self.events).gone.values().any(lost);
+            let any_lost = lock(&self.events).first_lost.is_some();
             attached.leave(&*self.control, any_lost);
         }
         self.control.leave();

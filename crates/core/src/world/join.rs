@@ -272,6 +272,7 @@ impl<D: Device> World<D> {
         let chunks = options.chunks.unwrap_or_else(best);
         let events = Events {
             gone: BTreeMap::new(),
+            first_lost: None,
             left_first: BTreeSet::new(),
             failed: BTreeMap::new(),
             nic_failed: None,

@@ -64,9 +64,10 @@ impl<D: Device> World<D> {
         let (tag, epoch, site) = match fault {
             Fault::Kernel(ref message) => {
                 let (cause, message) = (self.inner.cause_of_fault(stream, &fault), message.clone());
-                cause
-                    .into_iter()
-                    .for_each(|cause| self.inner.tell_failed(cause));
+                if let Some(cause) = cause {
+                    self.inner.follows(&cause);
+                    self.inner.tell_failed(cause);
+                }
                 return Error::Stream(StreamError::KernelPanicked {
                     rank: self.rank(),
                     stream: stream.to_owned(),
@@ -88,6 +89,7 @@ impl<D: Device> World<D> {
             Fault::Wait { tag, epoch, site } => (tag, epoch, site),
         };
         let cause = self.cause_of(tag);
+        self.inner.follows(&cause);
         self.inner.tell_failed(cause.clone());
         let window = tag.window.map(|id| WindowName {
             name: self.inner.window(id).0,
@@ -138,6 +140,11 @@ impl<D: Device> World<D> {
 }
 
 impl<D: Device> Inner<D> {
+    /// Tells the control plane why a call of the program fails.
+    fn follows(&self, cause: &Cause) {
+        self.control.follows(cause.rank(), &cause.to_string());
+    }
+
     /// Fills a list, which may be reused, with the streams of this rank that are alive.
     pub(crate) fn streams(&self, into: &mut Vec<Arc<ReclaimOf<D>>>) {
         let events = lock(&self.events);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tidegate_hal::batch::Awaited;
+use tidegate_hal::control::Control;
 use tidegate_hal::device::Device;
 use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::Ptr;
@@ -43,6 +44,8 @@ pub(crate) struct Watched<D: Device> {
     /// Stored with release when the cause is noted, so that a thread that acquires it finds the cause.
     revoked: AtomicBool,
     cause: OnceLock<Cause>,
+    /// Hears which cause the program is told. A window must not keep the rank in the job.
+    control: OnceLock<Weak<dyn Control>>,
     /// For each half, where the program last enqueued waits.
     sites: [LastSite; 2],
 }
@@ -70,6 +73,7 @@ impl<D: Device> Watched<D> {
             open: AtomicBool::new(false),
             revoked: AtomicBool::new(false),
             cause: OnceLock::new(),
+            control: OnceLock::new(),
             sites: Default::default(),
         }
     }
@@ -116,6 +120,11 @@ impl<D: Device> Watched<D> {
     pub(crate) fn lines(&self) -> impl Iterator<Item = Arc<NicLine>> + '_ {
         let lines = self.lines.get().into_iter().flatten();
         lines.filter_map(Weak::upgrade)
+    }
+
+    /// Notes which control plane hears of the cause that the program is told.
+    pub(super) fn registered(&self, control: &Arc<dyn Control>) {
+        let _ = self.control.set(Arc::downgrade(control));
     }
 
     /// Notes that this rank has done its part, and is about to say so. From then on a peer may have the window, and put
@@ -173,6 +182,9 @@ impl<D: Device> Watched<D> {
     fn revocation(&self) -> Error {
         let cause = self.cause.get().cloned();
         let cause = cause.expect("the cause was set before the window was revoked");
+        if let Some(control) = self.control.get().and_then(Weak::upgrade) {
+            control.follows(cause.rank(), &cause.to_string());
+        }
         Error::Revoked {
             window: self.named(),
             cause,

@@ -88,6 +88,10 @@ impl Control for Keyed {
     fn fail(&self, reason: &str) {
         self.0.fail(reason);
     }
+
+    fn follows(&self, rank: usize, why: &str) {
+        self.0.follows(rank, why);
+    }
 }
 
 fn packed(packet: Packet) -> Packet {

@@ -181,10 +181,11 @@ fn the_first_of_a_departure_and_a_loss_is_the_cause() {
     use tidegate_hal::control::Event;
 
     let left = || Event::Left { rank: 1 };
-    let lost = || Event::Lost {
-        rank: 2,
+    let lost_rank = |rank| Event::Lost {
+        rank,
         reason: "it has failed".into(),
     };
+    let lost = || lost_rank(2);
     let cause = |events: [Event; 2]| {
         let causes = World::<Host>::local(1, |world| {
             let inner = world.downgrade().upgrade().unwrap();
@@ -207,6 +208,11 @@ fn the_first_of_a_departure_and_a_loss_is_the_cause() {
     assert!(matches!(
         cause([lost(), left()]),
         Cause::PeerLost { rank: 2, .. }
+    ));
+    // Of two losses, the first counts, whatever the ranks are.
+    assert!(matches!(
+        cause([lost_rank(3), lost_rank(1)]),
+        Cause::PeerLost { rank: 3, .. }
     ));
 }
 
