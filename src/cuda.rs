@@ -30,7 +30,9 @@
 use crate::devices;
 
 #[doc(inline)]
-pub use tidegate_cuda::{Cuda, CudaBlock, CudaStream, ENVIRONMENT, Keep, QUEUES, TimedEvent, gpu, interop};
+pub use tidegate_cuda::{
+    Cuda, CudaBlock, CudaStream, ENVIRONMENT, Keep, QUEUES, TimedEvent, gpu, interop,
+};
 
 devices::names!(Cuda, CarryCuda, prelude {
     pub use super::Cuda;

@@ -279,18 +279,16 @@ fn a_rank_that_others_on_hosts_name_has_failed_first() {
         return;
     };
     let marks = tempfile::tempdir().unwrap();
-    let script = format!(
-        "case $RANK in
-        0) printf '\\4\\0\\0\\0' | dd of=/proc/self/fd/${{TIDEGATE_ENDS_FD%%:*}} bs=4 conv=notrunc 2>/dev/null
+    let script = "case $RANK in
+        0) printf '\\4\\0\\0\\0' | dd of=/proc/self/fd/${TIDEGATE_ENDS_FD%%:*} bs=4 conv=notrunc 2>/dev/null
            echo $$ > $MARKS/new; mv $MARKS/new $MARKS/0; exit 1;;
         3) until test -e $MARKS/0; do sleep 0.01; done
            while kill -0 $(cat $MARKS/0) 2>/dev/null; do sleep 0.01; done; exit 7;;
-        esac; exec sleep 1000"
-    );
+        esac; exec sleep 1000";
     let mut command = tidegate(&sshd, [2, 2]);
     let marks = format!("MARKS={}", marks.path().display());
     command.args(["--grace", "1", "-x", &marks]);
-    let output = run(&mut command, &script);
+    let output = run(&mut command, script);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{said}");
     for part in [

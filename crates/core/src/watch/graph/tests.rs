@@ -287,7 +287,7 @@ fn a_late_rank_of_many_is_named_last() {
     let text = report_of(8, &answers);
     let lines: Vec<_> = text.lines().skip(1).collect();
     let expected = [
-        "  ranks 0-4, 6, 7, each: rank 5, its post (window `halo`, world#5, epoch 7, stream `s`, \
+        "  ranks 0-4, 6, 7, each: rank 5, its post (window `halo`, number 5, epoch 7, stream `s`, \
          enqueued at src/main.rs:12:5, for 31000 to 31007 ms)",
         "  rank 5: nothing: its streams have done all that its program has enqueued",
         "  no cycle: rank 5 is late, or never posts, completes or makes its call: \
