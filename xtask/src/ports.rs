@@ -78,9 +78,9 @@ pub(crate) const AARCH64: Step = Step {
                 .args("--lib --test protocol --test armed --test slots --test forget --test memory")
                 // It starts itself.
                 .args("-- --skip a_variable_that_is_no_text_is_refused"),
-            cargo("test -p tidegate --test host --")
+            cargo("test -p tidegate --test host")
                 // There is no libfabric of that target.
-                .args("--skip agent:: --skip fabric:: --skip failing:: --skip order:: --skip triggered::")
+                .args("-- --skip agent:: --skip fabric:: --skip failing:: --skip order:: --skip triggered::")
                 // It starts itself. Those of Faces compute long; the last command runs a small one.
                 .args("--skip processes_with_the_nic_forced --skip faces::"),
             cargo("build -p tidegate --example ring"),
