@@ -61,8 +61,8 @@
 // The parts form one text in this order, because each uses those before it. This file has the lane in short, which is
 // what nearly every lane is, and the kernels.
 
+#include "machine.cuh"
 #include "batch_layout.cuh"
-#include "batch_machine.cuh"
 #include "batch_waits.cuh"
 #include "batch_moves.cuh"
 #include "batch_lanes.cuh"

@@ -2,16 +2,9 @@
 //
 // `crates/gpu/src/lower/layout.rs` mirrors it, and its tests compare the sizes and offsets.
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
-
-// An emulation may use smaller teams.
+// An emulation may use smaller teams. (WARP is the machine's.)
 #ifndef THREADS
 #define THREADS 512
-#define WARP 32
 #endif
 #define WARPS (THREADS / WARP)
 static_assert(WARP >= 16, "the bytes that follow the units have a thread each");

@@ -17,7 +17,7 @@ use std::process::Command;
 
 mod sources;
 
-use sources::{Source, check_head};
+use sources::{AMD, Source, check_head};
 
 /// Where the environment may say that CUDA is.
 const PLACES: [&str; 3] = ["NVCC", "CUDA_HOME", "CUDA_PATH"];
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let texts = if nvcc.is_some() { &out } else { &kernels };
     fs::write(
         out.join("kernels.rs"),
-        constants(&sources, texts, nvcc.as_ref())?,
+        constants(&sources, texts, nvcc.as_ref())? + &code_objects(&sources, &kernels)?,
     )?;
     Ok(())
 }
@@ -178,6 +178,29 @@ fn constants(
     )?;
     writeln!(code, "pub const NVCC: Option<&str> = {version:?};")?;
     Ok(code)
+}
+
+/// The list of the committed code objects, as Rust source.
+fn code_objects(sources: &[Source], kernels: &Path) -> Result<String, Box<dyn Error>> {
+    let mut all = String::new();
+    for source in sources {
+        for gpu in AMD {
+            let file = source.code_object(gpu);
+            let path = kernels.join(&file);
+            if !path.is_file() {
+                println!(
+                    "cargo::warning=kernels/{file} is missing: `cargo xtask kernels` makes it"
+                );
+                continue;
+            }
+            let path = path.to_str().ok_or("a path that is not UTF-8")?;
+            let name = &source.name;
+            writeln!(all, "({name:?}, {gpu:?}, include_bytes!({path:?})),")?;
+        }
+    }
+    Ok(format!(
+        "const CODE_OBJECTS: &[(&str, &str, &[u8])] = &[{all}];\n"
+    ))
 }
 
 /// The comment that a source begins with: what is said of it.

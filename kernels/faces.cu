@@ -37,12 +37,10 @@
 // No errors are reported, because the host has checked the geometry and the lengths. A kernel does nothing if a length
 // does not fit its geometry.
 
+#include "machine.cuh"
 #include "faces.cuh"
 
 namespace faces {
-
-typedef unsigned int u32;
-typedef unsigned long long u64;
 
 // Blocks of up to 1024 threads can be launched, so no kernel may use more than 64 registers.
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
@@ -54,21 +52,9 @@ typedef unsigned long long u64;
 // that anybody writes, and on every path to its end, it waits for the end of the one before (`await`), because the next
 // kernel waits for this one only. For a launch that does not ask for it, both do nothing.
 struct Turn {
-  INLINE_MEMBER Turn() {
-#if defined(TIDEGATE_EMULATED)
-    let_next_come();
-#elif __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
-#endif
-  }
+  INLINE_MEMBER Turn() { let_next_come(); }
 
-  INLINE_MEMBER void await() const {
-#if defined(TIDEGATE_EMULATED)
-    wait_for_previous();
-#elif __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-  }
+  INLINE_MEMBER void await() const { wait_for_previous(); }
 
   INLINE_MEMBER ~Turn() { await(); }
 };
@@ -202,7 +188,7 @@ struct InSlots {
 
   INLINE_MEMBER const double *message(const FacesGeometry &, u32 k) const {
     const double *message = table[k];
-    __builtin_assume(__isGlobal(message));
+    assume_global(message);
     return message;
   }
 };

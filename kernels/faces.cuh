@@ -26,7 +26,7 @@
 
 #include "tidegate.cuh"
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(__HIP__)
 #define FACES_BOTH __host__ __device__
 // The argument is read in place, also by index, and never copied to local memory.
 #define FACES_ARGUMENT const __grid_constant__ struct FacesGeometry

@@ -11,12 +11,11 @@
 //
 // There is none: indices stay within the lengths.
 
+#include "machine.cuh"
 #include "tidegate.cuh"
 
 using tidegate::Slot;
 using tidegate::current;
-
-typedef unsigned long long u64;
 
 #define EACH(i, len) u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, step_##i = (u64)gridDim.x * blockDim.x; i < (len); i += step_##i
 
@@ -44,11 +43,7 @@ extern "C" __global__ void tick(u64 *state, u64 states) {
 
 // Like `tick`. Compiled for 9.0, it waits by itself for earlier work, so that it can be launched early.
 extern "C" __global__ void tick_early(u64 *state, u64 states) {
-#if defined(TIDEGATE_EMULATED)
     wait_for_previous();
-#elif __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
     if (blockIdx.x == 0 && threadIdx.x == 0 && states) state[0] += 1;
 }
 
@@ -78,14 +73,8 @@ extern "C" __global__ void trespass(u64 *x, u64 len) {
 
 // Keeps a multiprocessor busy for so many nanoseconds.
 extern "C" __global__ void busy(u64 *x, u64 len, u64 nanoseconds) {
-    u64 begin, now;
-#ifdef TIDEGATE_EMULATED
-    begin = global_timer();
+    u64 begin = global_timer(), now;
     do now = global_timer();
-#else
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-    do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-#endif
     while (now - begin < nanoseconds);
     if (len && blockIdx.x == 0 && threadIdx.x == 0) x[0] += 1;
 }

@@ -10,6 +10,9 @@ use std::path::Path;
 /// What every device source is compiled for, and what `<name>.ptx` is. The driver compiles it on for any newer GPU.
 pub(crate) const BASE: &str = "compute_80";
 
+/// The AMD GPUs that every device source is compiled for, each to a code object: no driver compiles for them.
+pub(crate) const AMD: [&str; 4] = ["gfx90a", "gfx942", "gfx950", "gfx1100"];
+
 /// The newest PTX that a driver of CUDA 13.0 (580) loads. Newer toolkits write newer PTX, which it refuses.
 const NEWEST_PTX: (u32, u32) = (9, 0);
 
@@ -67,6 +70,11 @@ impl Source {
         } else {
             format!("{}.{}.ptx", self.name, sm(target))
         }
+    }
+
+    /// What its code object for that AMD GPU is called: `<name>.gfx942.co`.
+    pub(crate) fn code_object(&self, gpu: &str) -> String {
+        format!("{}.{gpu}.co", self.name)
     }
 }
 

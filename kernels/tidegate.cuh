@@ -35,7 +35,7 @@
 #ifndef TIDEGATE_CUH
 #define TIDEGATE_CUH
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(__HIP__)
 #define TIDEGATE_DEVICE __device__ __forceinline__
 #else
 #define TIDEGATE_DEVICE inline

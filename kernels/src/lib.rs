@@ -1,12 +1,12 @@
-//! The PTX of the device sources in `kernels/`, for whoever loads it: the CUDA back end and the benchmarks.
+//! The compiled device sources of `kernels/`: PTX for NVIDIA GPUs, and code objects for AMD GPUs.
 //!
-//! One constant a file: `BATCH_PTX` is what became of `kernels/batch.cu`, for every GPU from compute capability 8.0 on;
-//! `BATCH_SM_90_PTX` is the same source for 9.0 and beyond. They hold the committed PTX, so that a build needs no CUDA, or what
-//! the nvcc of an installed CUDA 13.0 made of the sources in this build ([`NVCC`] says which). `kernels/build.rs` sees to that;
-//! `kernels/README.md` says how the committed ones are made and kept fresh.
+//! There is one constant for each PTX file. `BATCH_PTX` is `kernels/batch.cu`, for every GPU from compute capability 8.0
+//! on; `BATCH_SM_90_PTX` is the same source for 9.0 and beyond. They hold the committed PTX, so that a build needs no CUDA.
+//! If CUDA 13.0 is installed, they hold the output of its nvcc ([`NVCC`] says which). There are no cubins, because the
+//! driver compiles PTX in milliseconds and keeps the result.
 //!
-//! There are no cubins: the driver compiles PTX in milliseconds and keeps the result, and what runs should not depend on what
-//! was installed where it was built.
+//! Code objects are machine code for one kind of AMD GPU: [`code_object`] finds them. They are always the committed ones.
+//! `kernels/README.md` says how the committed files are made and kept fresh.
 
 /// A PTX file, as [`ALL`] lists it.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,14 @@ pub struct Ptx {
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
+/// The code object of a source (`batch` for `kernels/batch.cu`) for a kind of AMD GPU (`gfx942`). It is an ELF file, as
+/// `hipModuleLoadData` takes it. There is none if the source or the kind of GPU is unknown.
+pub fn code_object(source: &str, gpu: &str) -> Option<&'static [u8]> {
+    let mut all = CODE_OBJECTS.iter();
+    let (.., bytes) = all.find(|(name, kind, _)| (*name, *kind) == (source, gpu))?;
+    Some(bytes)
+}
+
 #[cfg(test)]
 #[path = "../sources.rs"]
 mod sources;
@@ -30,7 +38,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::sources::{Source, check_head};
+    use crate::sources::{AMD, Source, check_head};
 
     const HEAD: &str = "// ...\n\n.version 9.0\n.target sm_80\n.address_size 64\n";
 
@@ -49,6 +57,37 @@ mod tests {
         }
         let targets = sources.iter().flat_map(|source| &source.targets);
         assert_eq!(targets.count(), ALL.len());
+    }
+
+    #[test]
+    fn every_source_has_a_code_object_for_each_amd_gpu_with_all_its_kernels() {
+        for ptx in ALL.iter().filter(|ptx| ptx.target == "compute_80") {
+            let source = ptx.file.strip_suffix(".ptx").unwrap();
+            for gpu in AMD {
+                let object = code_object(source, gpu);
+                let object = object.unwrap_or_else(|| panic!("{source} has none for {gpu}"));
+                assert_eq!(object[..5], *b"\x7fELF\x02");
+                // The machine is that of AMD's GPUs, and the lowest byte of the flags says which one.
+                assert_eq!(object[18..20], [224, 0]);
+                let kind = match gpu {
+                    "gfx90a" => 0x3f,
+                    "gfx942" => 0x4c,
+                    "gfx950" => 0x4f,
+                    _ => 0x41,
+                };
+                assert_eq!(object[48], kind, "{source}, {gpu}");
+                // A kernel's descriptor has the kernel's name and `.kd`.
+                for entry in entries(ptx.text) {
+                    let name = format!("\0{entry}.kd\0");
+                    let is_there = object
+                        .windows(name.len())
+                        .any(|part| part == name.as_bytes());
+                    assert!(is_there, "{source} has no {entry} for {gpu}");
+                }
+            }
+        }
+        assert!(code_object("batch", "gfx803").is_none());
+        assert!(code_object("none", "gfx942").is_none());
     }
 
     #[test]
@@ -107,6 +146,7 @@ mod tests {
         assert_eq!(both.targets, ["compute_80", "compute_90"]);
         assert_eq!(both.ptx("compute_80"), "x.ptx");
         assert_eq!(both.ptx("compute_90"), "x.sm_90.ptx");
+        assert_eq!(both.code_object("gfx942"), "x.gfx942.co");
         for wrong in ["// ptx: sm_80", "// ptx: compute_90", "// ptx:"] {
             assert!(source(wrong).is_err(), "{wrong}");
         }

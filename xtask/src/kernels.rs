@@ -1,10 +1,10 @@
-//! `cargo xtask kernels`: makes the PTX in `kernels/` from the sources beside it, or compares it with them.
+//! `cargo xtask kernels`: makes the PTX and the code objects in `kernels/` from the sources beside them, or compares them.
 //!
 //! [`sources`], which the build script shares, has the list of sources and of their targets.
 
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use std::{fs, io, thread};
 
 use crate::args::Args;
 use crate::need::{self, Need};
@@ -12,15 +12,16 @@ use crate::nvrtc::{Header, Nvrtc};
 use crate::provide::provide;
 use crate::skipped;
 use crate::step::root;
+use crate::zig::{ZIG, Zig};
 
 #[path = "../../kernels/sources.rs"]
 mod sources;
 
-use sources::{Source, check_head, files};
+use sources::{AMD, Source, check_head, files};
 
 /// The compiler, in the version that makes all committed PTX. Raise it when users may be required to have drivers that
 /// load a newer version's output, and then make all files again.
-pub(crate) const NVRTC: Need = Need::Pip {
+const NVRTC: Need = Need::Pip {
     name: NAME,
     version: VERSION,
 };
@@ -28,6 +29,9 @@ const NAME: &str = "nvidia-cuda-nvrtc";
 const VERSION: &str = "13.0.88";
 /// The folder of its libraries in that package.
 const LIBRARIES: &str = "nvidia/cu13/lib";
+
+/// Everything that the task needs.
+pub(crate) const NEEDS: &[Need] = &[NVRTC, ZIG];
 
 /// Runs the task.
 pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
@@ -37,15 +41,24 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     let root = root();
     let folder = root.join("kernels");
     // It only goes to `target/`, like cargo's downloads, so it needs no more rights than a build.
-    if let Err(missing) = provide(&[NVRTC], &root, !no_install) {
+    if let Err(missing) = provide(NEEDS, &root, !no_install) {
         if !check || skipped::is_ci() {
             return Err(missing);
         }
         println!("skipped: {missing}");
         return Ok(ExitCode::SUCCESS);
     }
+    let sources = Source::all(&folder)?;
+    if sources.is_empty() {
+        return Err(format!(
+            "there are no device sources in {}",
+            folder.display()
+        ));
+    }
+    let zig = Zig::installed(&root)?;
     let nvrtc = Nvrtc::load(&root.join(need::pip_folder(NAME, VERSION)).join(LIBRARIES))?;
-    let made = make(&nvrtc, &folder)?;
+    let mut made = ptx(&nvrtc, &folder, &sources)?;
+    made.extend(code_objects(&zig, &folder, &sources)?);
     let ok = if check {
         report(&folder, &made)?
     } else {
@@ -59,23 +72,23 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     })
 }
 
-/// The expected content of a PTX file.
+/// The expected content of a file.
 struct Made {
     file: String,
-    text: String,
+    bytes: Vec<u8>,
 }
 
-/// Compiles all sources in a folder.
-fn make(nvrtc: &Nvrtc, folder: &Path) -> Result<Vec<Made>, String> {
-    let headers: Vec<Header> = files(folder, ".cuh")?
-        .into_iter()
-        .map(|(name, text)| Header {
-            name: format!("{name}.cuh"),
-            text,
-        })
-        .collect();
+/// Compiles all sources of a folder to PTX.
+fn ptx(nvrtc: &Nvrtc, folder: &Path, sources: &[Source]) -> Result<Vec<Made>, String> {
+    let mut headers = Vec::new();
+    for within in ["", "machine/"] {
+        for (name, text) in files(&folder.join(within), ".cuh")? {
+            let name = format!("{within}{name}.cuh");
+            headers.push(Header { name, text });
+        }
+    }
     let mut made = Vec::new();
-    for source in Source::all(folder)? {
+    for source in sources {
         let name = format!("{}.cu", source.name);
         for target in &source.targets {
             let options = [&format!("--gpu-architecture={target}"), "--std=c++17"];
@@ -84,25 +97,46 @@ fn make(nvrtc: &Nvrtc, folder: &Path) -> Result<Vec<Made>, String> {
                 .map_err(|why| format!("kernels/{name} does not compile for {target}: {why}"))?;
             let file = source.ptx(target);
             check_head(&text, target).map_err(|why| format!("kernels/{file} {why}"))?;
-            made.push(Made { file, text });
+            let bytes = text.into_bytes();
+            made.push(Made { file, bytes });
         }
-    }
-    if made.is_empty() {
-        return Err(format!(
-            "there are no device sources in {}",
-            folder.display()
-        ));
     }
     Ok(made)
 }
 
+/// Compiles all sources of a folder for all AMD GPUs.
+fn code_objects(zig: &Zig, folder: &Path, sources: &[Source]) -> Result<Vec<Made>, String> {
+    let make = |source: &Source, gpu: &str| {
+        let name = &source.name;
+        let assembly = zig
+            .assembly(folder, name, gpu)
+            .map_err(|why| format!("kernels/{name}.cu does not compile for {gpu}: {why}"))?;
+        let file = source.code_object(gpu);
+        let bytes = zig
+            .object(name, gpu, &assembly)
+            .map_err(|why| format!("kernels/{file}: {why}"))?;
+        Ok(Made { file, bytes })
+    };
+    // Each kind of GPU takes a thread.
+    let make_all = |gpu| sources.iter().map(|source| make(source, gpu)).collect();
+    thread::scope(|scope| {
+        let threads = AMD.map(|gpu| scope.spawn(move || make_all(gpu)));
+        let mut all = Vec::new();
+        for thread in threads {
+            let made: Result<Vec<_>, String> = thread.join().expect("nobody panics");
+            all.extend(made?);
+        }
+        Ok(all)
+    })
+}
+
 /// Writes only the files that differ, since a build compiles everything that is newer.
 fn write(folder: &Path, made: &[Made]) -> Result<(), String> {
-    for Made { file, text } in made {
+    for Made { file, bytes } in made {
         let path = folder.join(file);
-        let is_new = fs::read(&path).is_ok_and(|old| old == text.as_bytes());
+        let is_new = fs::read(&path).is_ok_and(|old| old == *bytes);
         if !is_new {
-            fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+            fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         println!(
             "kernels/{file}: {}",
@@ -112,13 +146,9 @@ fn write(folder: &Path, made: &[Made]) -> Result<(), String> {
     Ok(())
 }
 
-/// Reports whether each file is as expected, and PTX files without a source. Returns whether all is well.
+/// Reports whether each file is as expected, and files without a source. Returns whether all is well.
 fn report(folder: &Path, made: &[Made]) -> Result<bool, String> {
-    let committed = files(folder, ".ptx")?;
-    let committed: Vec<(String, String)> = committed
-        .into_iter()
-        .map(|(name, text)| (format!("{name}.ptx"), text))
-        .collect();
+    let committed = committed(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let problems = problems(&committed, made);
     for Made { file, .. } in made {
         if !problems.iter().any(|problem| problem.file == *file) {
@@ -134,37 +164,61 @@ fn report(folder: &Path, made: &[Made]) -> Result<bool, String> {
     Ok(problems.is_empty())
 }
 
+/// The compiled files of a folder.
+fn committed(folder: &Path) -> io::Result<Vec<Made>> {
+    let mut committed = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let file = entry.file_name().to_string_lossy().into_owned();
+        if file.ends_with(".ptx") || file.ends_with(".co") {
+            let bytes = fs::read(entry.path())?;
+            committed.push(Made { file, bytes });
+        }
+    }
+    committed.sort_by(|a, b| a.file.cmp(&b.file));
+    Ok(committed)
+}
+
 /// What is wrong with a file.
 struct Problem {
     file: String,
     what: String,
 }
 
-/// Compares the committed files (name and text) with the expected ones.
-fn problems(committed: &[(String, String)], made: &[Made]) -> Vec<Problem> {
-    let stale = made.iter().filter_map(|Made { file, text }| {
-        let what = match committed.iter().find(|(name, _)| name == file) {
+/// Compares the committed files with the expected ones.
+fn problems(committed: &[Made], made: &[Made]) -> Vec<Problem> {
+    let stale = made.iter().filter_map(|Made { file, bytes }| {
+        let what = match committed.iter().find(|old| old.file == *file) {
             None => "is missing".to_owned(),
-            Some((_, old)) => stale(old, text)?,
+            Some(old) => stale(&old.bytes, bytes)?,
         };
         let file = file.clone();
         Some(Problem { file, what })
     });
     let orphans = committed
         .iter()
-        .filter(|(name, _)| made.iter().all(|made| made.file != *name))
-        .map(|(name, _)| Problem {
-            file: name.clone(),
+        .filter(|old| made.iter().all(|made| made.file != old.file))
+        .map(|old| Problem {
+            file: old.file.clone(),
             what: "is made from no source: remove it".to_owned(),
         });
     stale.chain(orphans).collect()
 }
 
-/// The first line in which a committed text differs from the expected one, if any. The comparison is byte for byte.
-fn stale(committed: &str, made: &str) -> Option<String> {
+/// Where a committed file first differs from the expected one, if it does: the line of a text, or the place in a code
+/// object. The comparison is byte for byte.
+fn stale(committed: &[u8], made: &[u8]) -> Option<String> {
     if committed == made {
         return None;
     }
+    let (Ok(committed), Ok(made)) = (str::from_utf8(committed), str::from_utf8(made)) else {
+        let same = committed
+            .iter()
+            .zip(made)
+            .take_while(|(old, new)| old == new);
+        let place = same.count();
+        return Some(format!("is stale; the first byte that differs is {place}"));
+    };
     // `lines` would ignore the kind of line ends, and the end of the file.
     let (mut old, mut new) = (committed.split('\n'), made.split('\n'));
     let mut number = 1;
@@ -192,10 +246,26 @@ mod tests {
     const FRESH: &str = ".version 9.0\n.target sm_80\n\tret;\n";
 
     fn made(file: &str) -> Made {
+        with(file, FRESH.as_bytes())
+    }
+
+    fn with(file: &str, bytes: &[u8]) -> Made {
         Made {
             file: file.to_owned(),
-            text: FRESH.to_owned(),
+            bytes: bytes.to_owned(),
         }
+    }
+
+    fn stale(committed: &str, made: &str) -> Option<String> {
+        super::stale(committed.as_bytes(), made.as_bytes())
+    }
+
+    #[test]
+    fn a_stale_code_object_is_reported_with_its_first_byte_that_differs() {
+        let why = super::stale(b"\x7fELF\xff\0", b"\x7fELF\xff\x01").unwrap();
+        assert_eq!(why, "is stale; the first byte that differs is 5");
+        let why = super::stale(b"\x7fELF\xff", b"\x7fELF\xff\x01").unwrap();
+        assert_eq!(why, "is stale; the first byte that differs is 5");
     }
 
     #[test]
@@ -226,9 +296,9 @@ mod tests {
     #[test]
     fn missing_and_left_over_files_are_reported() {
         let committed = [
-            ("a.ptx".to_owned(), FRESH.to_owned()),
-            ("b.ptx".to_owned(), FRESH.replace("80", "90")),
-            ("old.ptx".to_owned(), FRESH.to_owned()),
+            made("a.ptx"),
+            with("b.ptx", FRESH.replace("80", "90").as_bytes()),
+            made("old.ptx"),
         ];
         let found = problems(&committed, &[made("a.ptx"), made("b.ptx"), made("c.ptx")]);
         let found: Vec<_> = found

@@ -31,6 +31,7 @@ mod targets;
 mod test;
 mod watch;
 mod weight;
+mod zig;
 
 use std::process::ExitCode;
 
@@ -49,9 +50,9 @@ tasks:
             --list           say what the steps are, and run nothing
             --no-install     never install anything, not even as root
     kernels [--check] [--no-install]
-        make every PTX file in `kernels/` anew from its source, with NVRTC from PyPI (in `target/`; no CUDA is needed)
+        make every PTX file and code object in `kernels/` anew, with compilers from PyPI (in `target/`; neither CUDA nor ROCm is needed)
             --check          change nothing; fail, and say where, if a file is not what its source compiles to
-            --no-install     do not get NVRTC if it is not there
+            --no-install     do not get the compilers if they are not there
     fake-cuda
         make a CUDA driver that needs no GPU, in `target/fake-cuda`, and say how programs find it
     soak [--runs N] [--messages N]

@@ -22,10 +22,14 @@ const PINNED_NIGHTLY: &str = "nightly-2026-05-20";
 /// out files for `lib`.)
 const PIP_FOLDER: &str = "target/wheels";
 
-/// A Python program that unpacks a wheel to a folder. The folder gets its name when it is complete.
+/// A Python program that unpacks a wheel to a folder. The folder gets its name when it is complete. (`extractall` forgets
+/// which files are programs.)
 const UNPACK: &str = "import glob, os, shutil, sys, zipfile; to = sys.argv[1]; \
     shutil.rmtree(to + '.part', True); \
-    [zipfile.ZipFile(wheel).extractall(to + '.part') for wheel in glob.glob(to + '.wheel/*.whl')]; \
+    wheels = [zipfile.ZipFile(wheel) for wheel in glob.glob(to + '.wheel/*.whl')]; \
+    [wheel.extractall(to + '.part') for wheel in wheels]; \
+    [os.chmod(os.path.join(to + '.part', file.filename), 0o755) for wheel in wheels for file in wheel.infolist() \
+     if file.external_attr >> 16 & 0o111 and not file.is_dir()]; \
     os.rename(to + '.part', to); shutil.rmtree(to + '.wheel')";
 
 /// Something a step cannot run without.

@@ -15,7 +15,7 @@ use std::fs;
 
 use crate::changed;
 use crate::command::{Cmd, cmd};
-use crate::kernels::NVRTC;
+use crate::kernels;
 use crate::launchers;
 use crate::need::{Need, Toolchain, nightly, pip_folder};
 use crate::programs;
@@ -222,9 +222,9 @@ pub(crate) static STEPS: &[Step] = &[
     },
     Step {
         name: "ptx",
-        what: "the committed PTX is what the device sources beside it compile to, and a 580 driver takes it",
+        what: "the committed PTX and code objects are what the device sources beside them compile to, and a 580 driver takes the PTX",
         tier: Tier::Quick,
-        needs: &[NVRTC],
+        needs: kernels::NEEDS,
         commands: |_| Ok(vec![cmd("cargo xtask kernels --check")]),
     },
     Step {

@@ -1,5 +1,5 @@
-// What the primitives of the kernels call of the machine, in the place of what the deterministic emulator has them call (`shim.hpp`): here threads
-// give way only where they cannot go on, and other processes are at work on the same memory meanwhile.
+// What the primitives of `kernels/machine/host.hpp` call of this machine. Threads give way only where they cannot go on, and
+// other processes use the same memory meanwhile.
 #pragma once
 
 typedef unsigned int u32;

@@ -6,7 +6,7 @@
 // before can go on: blocks that wait keep none from coming. Only where the grid before is not over are no more begun than are soon held: they
 // could do nothing yet.
 //
-// Other threads of the host and other processes use the same memory at the same time. So what the primitives do (`shim.hpp`) is atomic, with the order
+// Other threads of the host and other processes use the same memory at the same time. So what the primitives do (`kernels/machine/host.hpp`) is atomic, with the order
 // that the device's has; what lies in between are ordinary accesses. Of what no other GPU looks at this thread is the only user.
 //
 // What a block shares are the variables that the compiler takes for a thread's own. Of those there is one piece, whose contents are exchanged when a thread
@@ -20,7 +20,7 @@
 
 #include "machine.hpp"
 
-#include "../../cuda/tests/emulation/shared.hpp"
+#include "../../gpu/tests/emulation/shared.hpp"
 
 #include <setjmp.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 //
 // # Model
 //
-// What the device's compiler provides is declared here, and then the device's source is included as it is. A launch runs block
-// after block. The threads of a block are coroutines on one thread: each runs to the barrier or to its end, and they pass the barrier when all
-// have come to it. So barriers work, and a block is deterministic.
+// The device's source is included as it is, over `kernels/machine/host.hpp`. A launch runs block after block. The threads of
+// a block are coroutines on one thread: each runs to the barrier or to its end, and they pass the barrier when all have come
+// to it. So barriers work, and a block is deterministic. Launches of different threads run at the same time.
 //
 // # Failures
 //
@@ -17,26 +17,11 @@
 #include <memory>
 #include <vector>
 
-struct Index {
+#include "hooks.hpp"
+
+static thread_local struct {
   unsigned int x;
-};
-
-static thread_local Index threadIdx, blockIdx, blockDim, gridDim;
-
-static void barrier();
-
-#define __device__
-#define __global__
-#define __forceinline__ inline
-#define __launch_bounds__(threads)
-// The blocks of a launch run one after the other, launches of different threads at the same time.
-#define __shared__ static thread_local
-#define __syncthreads() barrier()
-#define __popc(x) __builtin_popcount(x)
-#define __dadd_rn(a, b) ((a) + (b))
-#define __dmul_rn(a, b) ((a) * (b))
-#define __isGlobal(pointer) true
-#define __builtin_assume(fact) (void)(fact)
+} threadIdx, blockIdx, blockDim, gridDim;
 
 #include "faces.cu"
 
@@ -103,7 +88,11 @@ int launch(unsigned int blocks, unsigned int threads, const std::function<void()
 
 }  // namespace
 
-static void barrier() { swapcontext(&scheduler.threads[threadIdx.x].context, &scheduler.context); }
+void machine::block_barrier() { swapcontext(&scheduler.threads[threadIdx.x].context, &scheduler.context); }
+
+// A launch begins when the one before is over.
+void machine::wait_for_previous() {}
+void machine::let_next_come() {}
 
 typedef unsigned long long Len;
 typedef unsigned int Count;

@@ -101,6 +101,8 @@ impl Emulator {
 fn compile() -> Option<Emulator> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulation");
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
+    // Those of the fake driver ask for as little as this machine needs.
+    let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fake-cuda/machine");
     // Of its own, since several of these programs may run at a time. Once it is loaded the file need not stay.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder to compile in");
     let library = folder.path().join("libemulation.so");
@@ -108,8 +110,11 @@ fn compile() -> Option<Emulator> {
     let output = Command::new("g++")
         .args(["-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC"])
         .args(["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"])
+        .arg("-DTIDEGATE_EMULATED")
         .arg("-I")
         .arg(kernels)
+        .arg("-I")
+        .arg(hooks)
         .arg(tests.join("emulation.cpp"))
         .arg("-o")
         .arg(&library)

@@ -9,7 +9,7 @@
 //
 // It knows of the kernel what the host knows, too, and is compiled once and optimised, whichever kernel it is linked with.
 
-// Before the shim: it redefines words that these headers use.
+// Before the kernel: it redefines words that these headers use.
 #include "shared.hpp"
 
 #include <setjmp.h>
@@ -23,8 +23,9 @@
 #include <set>
 #include <vector>
 
-#include "shim.hpp"
-#include TIDEGATE_LAYOUT
+#include "hooks.hpp"
+#include "machine.cuh"
+#include "batch_layout.cuh"
 
 extern "C" void tidegate_batch(const Launch launch);
 extern "C" void tidegate_reduce(const Launch launch);

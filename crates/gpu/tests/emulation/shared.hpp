@@ -1,6 +1,6 @@
 // Where the variables lie that blocks of the batch kernel share: the library's own of each thread, in one piece.
 //
-// To be included before the shim, which redefines words that this header uses.
+// To be included before the kernel, whose machine redefines words that this header uses.
 #pragma once
 
 #include <link.h>

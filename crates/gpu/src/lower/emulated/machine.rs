@@ -37,13 +37,13 @@ fn kernel_part(name: &str) -> String {
     std::fs::read_to_string(kernels().join(name)).expect("the kernel's source is there")
 }
 
-/// The kernel's source as one text, in which each include is replaced by the file's contents.
+/// The kernel's source as one text, in which each include of a part is replaced by the file's contents.
 pub(super) fn kernel_source() -> String {
     let whole = |line: &str| {
         let name = line.strip_prefix("#include \"");
         match name.and_then(|name| name.strip_suffix('"')) {
-            Some(part) => kernel_part(part),
-            None => format!("{line}\n"),
+            Some(part) if part.starts_with("batch_") => kernel_part(part),
+            _ => format!("{line}\n"),
         }
     };
     kernel_part("batch.cu").lines().map(whole).collect()
@@ -90,6 +90,8 @@ fn compile(sizes: Sizes, more: impl FnOnce(&mut Command)) -> Option<()> {
         ])
         .args(["-Wall", "-Wno-unknown-pragmas", "-Wno-maybe-uninitialized"])
         .arg("-DTIDEGATE_EMULATED")
+        .arg("-I")
+        .arg(kernels())
         .arg(format!("-DTHREADS={}", sizes.threads))
         .arg(format!("-DWARP={}", sizes.threads / sizes.warps));
     more(&mut command);
@@ -109,10 +111,8 @@ fn compile(sizes: Sizes, more: impl FnOnce(&mut Command)) -> Option<()> {
 
 /// Compiles the machine, with which all kernels of these sizes are linked.
 pub(super) fn compile_machine(sizes: Sizes, output: &Path) -> Option<()> {
-    let layout = kernels().join("batch_layout.cuh");
     compile(sizes, |gxx| {
         gxx.args(["-O2", "-g", "-Werror", "-c"])
-            .arg(format!("-DTIDEGATE_LAYOUT=\"{}\"", layout.display()))
             .arg(folder().join("machine.cpp"))
             .arg("-o")
             .arg(output);

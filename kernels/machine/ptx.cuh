@@ -1,24 +1,19 @@
-// A part of batch.cu: the machine, in inline PTX. Each access that another GPU, a CPU or a NIC can see spells out its
-// order and its scope.
-//
-// An emulation replaces these primitives.
+// The machine of NVIDIA GPUs, in inline PTX. Each access that another GPU, a CPU or a NIC can see spells out its order
+// and its scope.
 
-struct alignas(16) V16 {
-    u32 x, y, z, w;
-};
+#define WARP 32
 
 #define DEV __device__ __forceinline__
 // For functions that are too large to be inlined everywhere: the call costs less than the registers would.
 #define APART __device__ __noinline__
 
 // Whether the next grid of the stream can begin while this one runs. Then some blocks say when it may.
-#if defined(TIDEGATE_EMULATED) || __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900
 #define BEGINS_EARLY 1
 #else
 #define BEGINS_EARLY 0
 #endif
 
-#ifndef TIDEGATE_EMULATED
 DEV u64 load_acquire(u64 at) {
     u64 value;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
@@ -178,4 +173,11 @@ DEV void put(u64 at, u16 value) {
 DEV void put(u64 at, u8 value) {
     asm volatile("st.global.u8 [%0], %1;" ::"l"(at), "h"((u16)value) : "memory");
 }
-#endif
+// Nanoseconds since some moment.
+DEV u64 global_timer() {
+    u64 now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+// Tells the compiler that an address is in global memory.
+DEV void assume_global(const void *at) { __builtin_assume(__isGlobal(at)); }

@@ -1,16 +1,22 @@
-// What `kernels/batch.cu` needs of a GPU, for a processor: the words of the language that C++ lacks, and the primitives of `batch_machine.cuh`.
+// The machine of a processor: the words of the device's language that C++ lacks, and the primitives. Emulations compile
+// the sources with it (`-DTIDEGATE_EMULATED`), each over a machine of its own: the one that tests the batch kernel
+// (`crates/gpu/tests/emulation`), the one of the fake driver (`crates/fake-cuda/machine`), and the one that runs Faces
+// (`crates/bench/tests/emulation`). Before this file such a machine declares the functions of namespace `machine` that
+// are called here (its hooks), and `threadIdx`, `blockIdx` and, if a source has these words, `blockDim` and `gridDim`.
 //
-// The fake driver's machine (`crates/fake-cuda/machine`) has them from here, too, and brings hooks of its own: there other processes use the memory at
-// the same time. So what a primitive does to a word that others look at is atomic, with the order that the device's has. The rest is said of this one.
-//
-// Threads are fibers of one thread of the host, and change places in primitives only (`machine.cpp`). So all that a run does follows from its
-// seed, and memory is sequentially consistent: what is proved here is the protocol in all interleavings of primitives, not the orders that the primitives ask for. Those are
-// compared with the PTX (`crates/cuda/src/ptx`).
-#pragma once
+// Other processes may use the memory at the same time. So each access to a word that others look at is atomic, with the
+// order that it has on a device.
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#define DEV inline
+#define APART __attribute__((noinline))
+#define BEGINS_EARLY 1
+#ifndef WARP
+#define WARP 32
+#endif
 
 #define __global__
 #define __device__
@@ -18,60 +24,10 @@
 #define __launch_bounds__(...)
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
-// All that is shared lies in one piece, whose contents the machine exchanges when it goes on with another block. (Not in a section of that name: g++ forgets a section within a
-// template.)
+// All shared variables are in one piece, whose contents the machine exchanges when it goes on with another block. (Not
+// in a section of that name: g++ forgets a section within a template.)
 #define __shared__ static __thread
 #define alignas(bytes) __attribute__((aligned(bytes)))
-
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
-
-struct Index {
-    u32 x, y, z;
-};
-extern Index threadIdx, blockIdx;
-
-#ifndef TIDEGATE_MACHINE
-namespace machine {
-// How much is shared, at least.
-extern const u64 least_shared;
-// Where another thread may go on, if the run's dice say so.
-void point();
-// As `point`, for longer.
-void linger();
-// Where another thread goes on: this one cannot, or only looks.
-void yield();
-// Likewise, behind a look at a word: whoever looks may look again.
-inline void may_look_again(u64, u64) { yield(); }
-void block_barrier();
-void warp_barrier();
-// Until the grid before, of the same stream, is over.
-void wait_for_previous();
-// The grid behind may begin when all blocks have come here.
-void let_next_come();
-// A look at what a peer adds to, and what it has found.
-void awaits(u64 word);
-void found(u64 word, u64 value);
-// The team of this thread waits for nobody any more, and adds 1 to a word when it has put its share; it has done so.
-void promises(u64 word);
-void keeps(u64 word, u64 value);
-// A look at how a stream stands.
-void looked();
-// Ends the run with a message.
-void fail(const char *what, u64 at);
-// A fence; that something was written; whether nothing was since the fence.
-void fence();
-void wrote();
-bool is_fenced();
-// Tells the test of an add to a word.
-void added(u64 word);
-// Whether plain accesses may go there.
-void check(u64 at, u64 bytes, bool writes);
-}  // namespace machine
-#endif
 
 template <typename To, typename From>
 static inline To same_bits(From from) {
@@ -193,7 +149,7 @@ static inline void store_register(u64 at, u64 value) {
 static inline u32 or_fetch32(u32 *at, u32 value) {
     machine::point();
     u32 old = __atomic_fetch_or(atomic<u32>((u64)at), value, __ATOMIC_ACQ_REL);
-    // Whoever has got what was asked for may be slow.
+    // The thread that has it may be slow.
     machine::linger();
     return old;
 }
@@ -252,3 +208,14 @@ static inline void put(u64 at, T value) {
     machine::check(at, sizeof(T), true);
     memcpy((void *)at, &value, sizeof(T));
 }
+
+static inline void __syncthreads() { machine::block_barrier(); }
+static inline int __popc(u32 bits) { return __builtin_popcount(bits); }
+// Sums and products are never fused: the sources are compiled without that.
+static inline double __dadd_rn(double a, double b) { return a + b; }
+static inline double __dmul_rn(double a, double b) { return a * b; }
+static inline u64 atomicAdd(u64 *at, u64 value) {
+    return __atomic_fetch_add(atomic<u64>((u64)at), value, __ATOMIC_RELAXED);
+}
+static inline u64 global_timer() { return machine::nanoseconds(); }
+static inline void assume_global(const void *) {}
