@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::{fs, io, thread};
 
 use crate::args::Args;
+use crate::isa;
 use crate::need::{self, Need};
 use crate::nvrtc::{Header, Nvrtc};
 use crate::provide::provide;
@@ -36,13 +37,14 @@ pub(crate) const NEEDS: &[Need] = &[NVRTC, ZIG];
 /// Runs the task.
 pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     let check = args.flag("--check");
+    let mutants = args.flag("--mutants");
     let no_install = args.flag("--no-install");
     args.finish()?;
     let root = root();
     let folder = root.join("kernels");
     // It only goes to `target/`, like cargo's downloads, so it needs no more rights than a build.
     if let Err(missing) = provide(NEEDS, &root, !no_install) {
-        if !check || skipped::is_ci() {
+        if !(check || mutants) || skipped::is_ci() {
             return Err(missing);
         }
         println!("skipped: {missing}");
@@ -56,6 +58,10 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
         ));
     }
     let zig = Zig::installed(&root)?;
+    if mutants {
+        isa::judge(&zig, &folder, &AMD)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let nvrtc = Nvrtc::load(&root.join(need::pip_folder(NAME, VERSION)).join(LIBRARIES))?;
     let mut made = ptx(&nvrtc, &folder, &sources)?;
     made.extend(code_objects(&zig, &folder, &sources)?);
@@ -112,6 +118,10 @@ fn code_objects(zig: &Zig, folder: &Path, sources: &[Source]) -> Result<Vec<Made
             .assembly(folder, name, gpu)
             .map_err(|why| format!("kernels/{name}.cu does not compile for {gpu}: {why}"))?;
         let file = source.code_object(gpu);
+        let faults = isa::check(&assembly, gpu).map_err(|why| format!("kernels/{file}: {why}"))?;
+        if !faults.is_empty() {
+            return Err(format!("kernels/{file}: {}", faults.join("\n")));
+        }
         let bytes = zig
             .object(name, gpu, &assembly)
             .map_err(|why| format!("kernels/{file}: {why}"))?;

@@ -10,6 +10,7 @@ mod cuda;
 mod failure;
 #[cfg(test)]
 mod guide;
+mod isa;
 mod kernels;
 mod launchers;
 mod lines;
@@ -49,9 +50,11 @@ tasks:
             --skip STEP...   all but these steps
             --list           say what the steps are, and run nothing
             --no-install     never install anything, not even as root
-    kernels [--check] [--no-install]
+    kernels [--check | --mutants] [--no-install]
         make every PTX file and code object in `kernels/` anew, with compilers from PyPI (in `target/`; neither CUDA nor ROCm is needed)
             --check          change nothing; fail, and say where, if a file is not what its source compiles to
+            --mutants        write nothing; delete each wait and each write-back of the batch kernel for AMD GPUs, and see that
+                             the check of the assembly finds it, or why it does no harm
             --no-install     do not get the compilers if they are not there
     fake-cuda
         make a CUDA driver that needs no GPU, in `target/fake-cuda`, and say how programs find it

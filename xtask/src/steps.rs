@@ -228,6 +228,13 @@ pub(crate) static STEPS: &[Step] = &[
         commands: |_| Ok(vec![cmd("cargo xtask kernels --check")]),
     },
     Step {
+        name: "isa",
+        what: "for AMD GPUs, each wait and each write-back that is deleted from the batch kernel is found, or does no harm",
+        tier: Tier::Full,
+        needs: kernels::NEEDS,
+        commands: |_| Ok(vec![cmd("cargo xtask kernels --mutants")]),
+    },
+    Step {
         name: "nodes",
         what: "Faces between nodes that are network namespaces, over libfabric; each run verifies its result on every rank",
         tier: Tier::Full,
