@@ -77,6 +77,7 @@ impl GpuBlock {
                 }
             }
             Sharing::Peers => {
+                gpu.sweep_memory();
                 gpu.enter()?;
                 Self::mapped(gpu, gpu.driver.alloc_for_peers(bytes)?, bytes)
             }
@@ -95,6 +96,7 @@ impl GpuBlock {
 
     /// Maps a peer's block.
     pub(crate) fn map(gpu: &Arc<Gpu>, handle: Handle, bytes: usize) -> Result<Self, DeviceError> {
+        gpu.sweep_memory();
         gpu.enter()?;
         Ok(Self::mapped(
             gpu,

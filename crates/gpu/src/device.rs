@@ -72,7 +72,7 @@ impl GpuDevice {
     pub fn portion(&self) -> usize {
         match self.gpu.limits.sharing {
             driver::Sharing::Together => self.gpu.limits.multiprocessors,
-            driver::Sharing::InTurn => 0,
+            driver::Sharing::InTurn | driver::Sharing::Unknown => 0,
         }
     }
 

@@ -213,6 +213,8 @@ pub enum Sharing {
     Together,
     /// The device gives each process its turn.
     InTurn,
+    /// Nobody has seen it, so only one process of a job may use the device.
+    Unknown,
 }
 
 /// The limits of a device, as this process may use it.
@@ -327,11 +329,21 @@ pub unsafe trait Driver: Send + Sync {
 
     /// Ends a mapping, and gives the memory up. A peer's mapping keeps it alive. What cannot be given up leaks.
     ///
+    /// A driver whose calls would block behind a wait only notes it, and makes them in [`Driver::give_up`].
+    ///
     /// # Safety
     ///
     /// The memory is from [`Driver::alloc_for_peers`] or [`Driver::map_peer`], and nothing on this device uses it any
     /// more.
     unsafe fn unmap(&self, memory: PeerMemory);
+
+    /// Whether memory is left that [`Driver::give_up`] may give up.
+    fn has_left(&self) -> bool {
+        false
+    }
+
+    /// Gives up the memory that [`Driver::unmap`] has noted. No stream of the device has work.
+    fn give_up(&self) {}
 
     /// Allocates memory of the host, which has one address for the process's threads and for the device. It is never
     /// freed.
@@ -369,6 +381,21 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// See the [contract](Driver#contract-of-callers).
     unsafe fn copy_in(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()>;
+
+    /// Stores a byte to memory that the device reaches, at once, even while all other streams wait. A kernel that waits
+    /// for the byte sees it soon after this returns.
+    ///
+    /// `from` points to the byte in memory of [`Driver::pin`]. Nothing waits on `alarm`.
+    ///
+    /// # Safety
+    ///
+    /// See the [contract](Driver#contract-of-callers). Others may access the byte meanwhile, atomically.
+    unsafe fn poke(&self, to: u64, from: *const u8, alarm: Stream) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.copy_in(to, from, 1, alarm) }?;
+        // SAFETY: as above.
+        unsafe { self.stream_synchronize(alarm) }
+    }
 
     /// Copies from the device to the process's memory.
     ///

@@ -311,14 +311,7 @@ impl Gpu {
             let alarm = lock(&self.alarm);
             let source = alarm.bytes.as_ptr().wrapping_add(which);
             // SAFETY: the caller's promise for the target; the source is pinned, and lives as long as the process.
-            unsafe {
-                self.driver
-                    .copy_in(at, source, 1, alarm.stream)
-                    .doing("poisoning a word")?;
-                self.driver
-                    .stream_synchronize(alarm.stream)
-                    .doing("poisoning a word")
-            }
+            unsafe { self.driver.poke(at, source, alarm.stream) }.doing("poisoning a word")
         });
         if let Err(error) = done {
             // Now no wait on this device ends by poison.
@@ -396,6 +389,13 @@ impl Gpu {
     pub(crate) fn is_idle(&self) -> bool {
         let idle = self.streams().iter().all(|stream| stream.is_idle());
         idle && lock(&self.admitted).waiting_for_ever == 0
+    }
+
+    /// Lets the driver give up memory that it could not give up behind a wait.
+    pub(crate) fn sweep_memory(&self) {
+        if self.driver.has_left() && self.is_idle() && self.enter().is_ok() {
+            self.driver.give_up();
+        }
     }
 
     /// Whether no stream has work any more. If there is only one stream, this waits for it. The driver would wait for

@@ -17,6 +17,9 @@
 //!   that begins early behind a batch needs none, since nothing in the batch waits any more by then. Neither does
 //!   anything that is early behind the kernel.)
 //!
+//! - If nobody has seen how the device is shared ([`Sharing::Unknown`]), batches are refused as soon as another process
+//!   uses it.
+//!
 //! If a peer may wait for a user's kernel, a block of the kernel must need no more than half of a multiprocessor, so
 //! that it finds room ([`crate::gpu`]). If processes run together, the peer can be on the same GPU.
 //!
@@ -72,6 +75,8 @@ pub(crate) struct Admitted {
     blocks: usize,
     /// How many streams may wait at a time.
     waiting: usize,
+    /// The device, if nobody has seen how processes share it.
+    unseen: Option<(&'static str, String)>,
     /// What users should know where processes get too few blocks.
     advice: &'static str,
     /// The sum of the streams' quotas.
@@ -98,6 +103,8 @@ impl Admitted {
             streams: Vec::new(),
             blocks: share_of(limits.multiprocessors),
             waiting: usize::MAX,
+            unseen: (limits.sharing == Sharing::Unknown)
+                .then(|| (limits.vendor, limits.name.clone())),
             advice: limits.sharing_advice,
             granted: 0,
             holders: 0,
@@ -127,6 +134,15 @@ impl Admitted {
 
     /// Gives a stream its quota, if `expected` streams are expected to wait.
     pub(crate) fn deal(&mut self, expected: usize) -> Result<usize, DeviceError> {
+        if let Some((device, name)) = self.unseen.as_ref().filter(|_| self.others > 0) {
+            return Err(DeviceError::Unsupported {
+                device,
+                what: format!(
+                    "several processes on one device ({name}): nobody has seen how they share it, and {} others use it",
+                    self.others
+                ),
+            });
+        }
         let (all, quota) = (self.blocks, self.quota(expected));
         if self.granted + quota > all || self.holders >= self.waiting {
             let shared = match self.others {
@@ -221,7 +237,7 @@ pub(crate) fn terms(mode: Mode, users: Users, word_operations: bool) -> Terms {
     let by_turns = others > 0 && least == 0;
     let wanted = match mode {
         Mode::Always => true,
-        Mode::Auto => by_turns,
+        Mode::Auto => by_turns && sharing != Sharing::Unknown,
         Mode::Never => false,
     };
     let waits = match (wanted, word_operations) {
@@ -231,7 +247,9 @@ pub(crate) fn terms(mode: Mode, users: Users, word_operations: bool) -> Terms {
     };
     // This does not depend on the mode, since some waits have no gates in any mode. And one process that uses the GPU in
     // turn does not end it that the others run together.
-    let (blocks, streams) = if sharing == Sharing::Together && others > 0 {
+    let (blocks, streams) = if sharing == Sharing::Unknown && others > 0 {
+        (0, 0)
+    } else if sharing == Sharing::Together && others > 0 {
         let portion = if least == 0 { own } else { own.min(least) };
         let all = others + 1;
         (share_of(portion) / all, share_of(launches) / 2 / all)

@@ -584,6 +584,7 @@ impl Drop for GpuStream {
             self.held.borrow_mut().clear();
             self.shared.gpu.sweep_recordings();
             self.shared.gpu.sweep_registers();
+            self.shared.gpu.sweep_memory();
         } else {
             // The driver did not say that the stream is over, so these things may still be in use.
             std::mem::forget(self.held.take());

@@ -201,3 +201,27 @@ fn ranks_that_an_all_reduce_may_have() {
         [261, 528, 42]
     );
 }
+
+#[test]
+fn a_device_that_nobody_has_seen_shared_has_one_process() {
+    let limits = Limits {
+        sharing: Sharing::Unknown,
+        ..limits(132)
+    };
+    let mut admitted = Admitted::of(&limits);
+    assert_eq!(admitted.deal(2).expect("the process is alone"), 49);
+    let users = |others| Users {
+        sharing: Sharing::Unknown,
+        ..by_turns(others)
+    };
+    assert!(!admitted.renew(terms(Mode::Auto, users(0), false), 0));
+    assert!(admitted.renew(terms(Mode::Auto, users(3), false), 3));
+    let error = admitted.deal(2).expect_err("it is shared").to_string();
+    assert!(
+        error.contains("nobody has seen") && error.contains("a GPU"),
+        "{error}"
+    );
+    // Once it was shared, it stays refused: the other processes may come back.
+    assert!(!admitted.renew(terms(Mode::Auto, users(0), false), 0));
+    assert!(admitted.deal(2).is_err());
+}

@@ -33,6 +33,8 @@ pub(crate) enum Did {
     Waited(usize),
     /// A stream was destroyed.
     Gone(usize),
+    /// Memory for peers was given up.
+    GaveUp,
 }
 
 /// The device's own streams have the numbers up to this one, and no test asks what happens there.
@@ -56,6 +58,8 @@ struct State {
     refused: Option<(&'static str, usize, ErrorKind)>,
     /// Edges are made of another kind than the caller asks for.
     makes_other_edges: bool,
+    /// Memory for peers was unmapped, and not given up yet.
+    left: bool,
 }
 
 #[derive(Default)]
@@ -241,7 +245,19 @@ unsafe impl Driver for Null {
         unimplemented!("there are no peers")
     }
 
-    unsafe fn unmap(&self, _: PeerMemory) {}
+    unsafe fn unmap(&self, _: PeerMemory) {
+        self.lock().left = true;
+    }
+
+    fn has_left(&self) -> bool {
+        self.lock().left
+    }
+
+    fn give_up(&self) {
+        let mut state = self.lock();
+        state.left = false;
+        state.did.push(Did::GaveUp);
+    }
 
     fn pin(&self, bytes: usize) -> Result<NonNull<u8>> {
         self.made("pin")?;

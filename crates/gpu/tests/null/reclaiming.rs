@@ -7,6 +7,7 @@ use std::task::{Wake, Waker};
 
 use tidegate_gpu::driver::ErrorKind;
 use tidegate_hal::device::{Fault, Reclaim as _, Stand, Stream as _};
+use tidegate_hal::memory::Sharing;
 
 use super::driver::Did;
 use super::{Bench, of, raw, seen};
@@ -47,6 +48,28 @@ fn garbage_behind_an_event_goes_before_later_work_is_over() {
     assert!(stream.reclaim().passed() < stream.mark());
     assert!(gone());
     bench.null.release(raw(&stream));
+}
+
+#[test]
+fn memory_for_peers_is_given_up_when_no_stream_has_work() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    let peers = || bench.device.alloc(64, Sharing::Peers).expect("memory");
+    let gave_up = || bench.null.did().contains(&Did::GaveUp);
+    bench.null.hold(raw(&stream));
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&bench.batch(1), Location::caller()) }.unwrap();
+    drop(peers());
+    let kept = peers();
+    assert!(!gave_up(), "a call could wait for the stream");
+    bench.null.release(raw(&stream));
+    let second = peers();
+    assert!(gave_up());
+    let third = peers();
+    assert!(!gave_up(), "nothing was left");
+    drop((kept, second, third));
+    drop(stream);
+    assert!(gave_up(), "the end of a stream is a time for it, too");
 }
 
 #[test]
