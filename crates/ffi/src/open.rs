@@ -12,6 +12,8 @@
 
 use std::ffi::{OsStr, OsString, c_int};
 
+#[cfg(any(feature = "cuda", feature = "hip"))]
+use libloading::Library;
 use libloading::os::unix;
 
 /// The names that were tried, with the loader's message for each.
@@ -50,6 +52,19 @@ pub(crate) unsafe fn first<S: AsRef<OsStr>>(
         }
     }
     Err(tried)
+}
+
+/// The function called `name`.
+///
+/// # Safety
+///
+/// `F` is the type of a function pointer, and the function that `library` has under `name` is of this type.
+#[cfg(any(feature = "cuda", feature = "hip"))]
+pub(crate) unsafe fn find<F: Copy>(library: &Library, name: &str) -> Option<F> {
+    // SAFETY: the caller vouches for `F`; `Option` of a function pointer has its size, and is `None` for a symbol whose
+    // address is null.
+    let symbol = unsafe { library.get::<Option<F>>(name) };
+    symbol.ok().and_then(|symbol| *symbol)
 }
 
 /// The text of a message about the names that were tried.

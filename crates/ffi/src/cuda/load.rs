@@ -130,7 +130,7 @@ impl Driver {
             Ok(table) => Some(table.driver_get_version.call),
             // For an old driver, an error that names its version tells more than the first symbol that it lacks.
             // SAFETY: the caller vouches for the type.
-            Err(_) => unsafe { table::find(&library, "cuDriverGetVersion") },
+            Err(_) => unsafe { open::find(&library, "cuDriverGetVersion") },
         };
         let mut version = 0;
         if let Some(get) = get {

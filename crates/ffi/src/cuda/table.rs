@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use libloading::Library;
 
 use super::sys::*;
+use crate::open::find;
 
 /// A function and its name.
 pub(crate) struct Entry<F> {
@@ -56,18 +57,6 @@ macro_rules! table {
             }
         }
     };
-}
-
-/// The function called `name`.
-///
-/// # Safety
-///
-/// `F` is the type of a function pointer, and the function that `library` has under `name` is of this type.
-pub(crate) unsafe fn find<F: Copy>(library: &Library, name: &str) -> Option<F> {
-    // SAFETY: the caller vouches for `F`; `Option` of a function pointer has its size, and is `None` for a symbol whose
-    // address is null.
-    let symbol = unsafe { library.get::<Option<F>>(name) };
-    symbol.ok().and_then(|symbol| *symbol)
 }
 
 /// Calls a function of the table: `call!(self.mem_host_alloc(&mut ptr, bytes, flags))`, inside `unsafe`.
