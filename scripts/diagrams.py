@@ -111,7 +111,7 @@ def epoch():
 ROWS = [
     ("benchmarks", [("bench", "Faces, put benchmarks, reports", GREY, GREY_LINE)]),
     ("to users", [
-        ("tidegate", "host, cuda: one text for both; the guide", BLUE, BLUE_LINE),
+        ("tidegate", "host, cuda, hip: one text for all; the guide", BLUE, BLUE_LINE),
         ("cli", "the launcher, tidegate run", ORANGE, ORANGE_LINE),
     ]),
     ("MPI", [("mpi", "worlds made of communicators; MPI windows as a transport", GREEN, GREEN_LINE)]),
@@ -124,6 +124,7 @@ ROWS = [
         ("boot", "how ranks meet", ORANGE, ORANGE_LINE),
         ("host", "streams that are threads", GREEN, GREEN_LINE),
         ("cuda", "NVIDIA's GPUs", GREEN, GREEN_LINE),
+        ("hip", "AMD's GPUs", GREEN, GREEN_LINE),
     ]),
     ("ground", [
         ("derive", "macros", BLUE, BLUE_LINE),

@@ -1,7 +1,7 @@
 //! The types as they are defined: generic over the device.
 //!
-//! The modules of the devices ([`host`](crate::host), [`cuda`](crate::cuda)) define aliases of these types with the device filled
-//! in. Code for any device uses the types of this module. Their device parameter comes before the discipline of the window,
+//! The modules of the devices ([`host`](crate::host), [`cuda`](crate::cuda), `hip`) define aliases of these types with the
+//! device filled in. Code for any device uses the types of this module. Their device parameter comes before the discipline of the window,
 //! which defaults to [`BySlot`](crate::BySlot).
 //!
 //! ```

@@ -73,6 +73,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `cuda` (default) | NVIDIA GPUs: [`cuda`] |
+//! | `hip` | AMD GPUs: [`hip`]. No AMD GPU has run it yet |
 //! | `fabric` (default) | ranks on several nodes, by libfabric: [`fabric`] |
 //! | `half` | elements of the crate `half`: `f16`, `bf16` |
 //! | `complex` | elements of the crate `num-complex` |
@@ -80,7 +81,7 @@
 //! | `mpi` | worlds made of MPI communicators, and MPI's windows as a transport; to build it you need an MPI and libclang |
 //! | `unstable-hal` | [`hal`]: the contracts of devices, NICs and control planes, which may change with any version |
 //!
-//! A build needs neither CUDA nor libfabric: they are loaded at run time, if a program uses them. Without default features,
+//! A build needs neither CUDA nor ROCm nor libfabric: they are loaded at run time, if a program uses them. Without default features,
 //! tidegate is for the host alone: streams are threads, and the ranks are on one node.
 //!
 //! # Failure
@@ -102,7 +103,12 @@
 
 // The tables above link to all features.
 #![cfg_attr(
-    not(all(feature = "cuda", feature = "fabric", feature = "unstable-hal")),
+    not(all(
+        feature = "cuda",
+        feature = "hip",
+        feature = "fabric",
+        feature = "unstable-hal"
+    )),
     allow(rustdoc::broken_intra_doc_links)
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -137,6 +143,13 @@ pub mod hal {
         #[doc(inline)]
         pub use tidegate_cuda::{CudaEvent, CudaFunction, CudaGraph, CudaModule, StreamState};
     }
+
+    /// What HIP devices are made of, for code that names the types that belong to a device.
+    #[cfg(feature = "hip")]
+    pub mod hip {
+        #[doc(inline)]
+        pub use tidegate_hip::{HipEvent, HipFunction, HipGraph, HipModule, StreamState};
+    }
 }
 
 pub mod generic;
@@ -168,6 +181,8 @@ pub mod host;
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "hip")]
+pub mod hip;
 
 /// The program of the README.
 #[cfg(doctest)]

@@ -138,7 +138,9 @@ pub(crate) const SEMVER: Step = Step {
         };
         Ok(vec![
             check("-p tidegate -p tidegate-core --features half,complex,bytemuck"),
-            check("-p tidegate-host -p tidegate-cuda -p tidegate-fabric -p tidegate-cli"),
+            check(
+                "-p tidegate-host -p tidegate-cuda -p tidegate-hip -p tidegate-fabric -p tidegate-cli",
+            ),
         ])
     },
 };

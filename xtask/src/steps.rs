@@ -84,6 +84,12 @@ const SSHD: Need = Need::AptFile {
     package: "openssh-server",
 };
 
+/// An old HIP runtime, which needs no GPU.
+const HIP: Need = Need::AptFile {
+    pattern: "/usr/lib/*/libamdhip64.so.5",
+    package: "libamdhip64-5",
+};
+
 /// A package with a newer libfabric than Debian and Ubuntu have, whose providers need nothing else on the machine.
 const NEWER_LIBFABRIC: Need = Need::Pip {
     name: NEWER.0,
@@ -215,8 +221,10 @@ pub(crate) static STEPS: &[Step] = &[
         needs: &[],
         commands: |_| {
             Ok(vec![
-                cmd("cargo doc --no-deps --workspace --features tidegate/unstable-hal")
-                    .env("RUSTDOCFLAGS", "-D warnings"),
+                cmd(
+                    "cargo doc --no-deps --workspace --features tidegate/unstable-hal,tidegate/hip",
+                )
+                .env("RUSTDOCFLAGS", "-D warnings"),
             ])
         },
     },
@@ -233,6 +241,19 @@ pub(crate) static STEPS: &[Step] = &[
         tier: Tier::Full,
         needs: kernels::NEEDS,
         commands: |_| Ok(vec![cmd("cargo xtask kernels --mutants")]),
+    },
+    Step {
+        name: "hip",
+        what: "a HIP runtime that is too old is refused by name, and a machine without an AMD GPU is told so",
+        tier: Tier::Full,
+        // It comes before `unit`, whose tests skip this library where it is missing.
+        needs: &[HIP],
+        commands: |_| {
+            Ok(vec![
+                cmd("cargo test -p tidegate-ffi --test hip"),
+                cmd("cargo test -p tidegate-hip --lib"),
+            ])
+        },
     },
     Step {
         name: "nodes",
@@ -556,7 +577,7 @@ mod tests {
             .flat_map(|step| step.needs)
             .map(ToString::to_string)
             .collect();
-        let others = [LIBFABRIC, IPROUTE, crate::cuda::GXX];
+        let others = [LIBFABRIC, IPROUTE, HIP, crate::cuda::GXX];
         for need in others.iter().chain(launchers::NEEDS) {
             let need = need.to_string();
             assert!(

@@ -105,6 +105,25 @@ pub fn derive_carry_cuda(input: TokenStream) -> TokenStream {
     derive_carry(input, parse_quote!(::tidegate::cuda::Cuda))
 }
 
+/// Like `CarryHost`, for a HIP device: `Carry` of `tidegate::hip`.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::hip::prelude::*;
+///
+/// #[derive(Carry)]
+/// struct Step<'s> {
+///     x: Region<f64, On<'s>>,
+///     inbox: Inbox<'s, f64>,
+///     outbox: Outbox<'s, f64>,
+/// }
+/// ```
+#[proc_macro_derive(CarryHip, attributes(carry))]
+pub fn derive_carry_hip(input: TokenStream) -> TokenStream {
+    derive_carry(input, parse_quote!(::tidegate::hip::Hip))
+}
+
 /// `named!(s = value)` declares a variable with the name `s` that the caller's program does not see. `named!(mut s =
 /// value)` declares one that it sees. The token `mut` has the span of the program's name, so errors name the variable.
 #[doc(hidden)]

@@ -1,0 +1,173 @@
+//! Code objects: a check that one is complete and of this device, and the sizes of its kernels' parameters.
+//!
+//! The runtime is told no length, and reads as far as the sizes in the code say. It does not tell the parameters of a
+//! kernel. They are in the code object's metadata: a note with a map in the format MessagePack.
+
+use std::collections::HashMap;
+
+use object::Endianness;
+use object::elf::{EM_AMDGPU, FileHeader64, NoteType};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use tidegate_hal::device::DeviceError;
+
+use crate::msgpack::Value;
+
+/// The first bytes of an ELF file.
+const ELF: &[u8] = b"\x7fELF";
+/// The first bytes of what `hipcc --genco` writes: code objects for several targets. Behind them are the number of
+/// entries, and for each entry its offset, its size, the size of its target's name (8 bytes each, little-endian), and
+/// that name.
+const BUNDLE: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
+/// `NT_AMDGPU_METADATA`, of the notes of `AMDGPU`.
+const METADATA: NoteType = NoteType(32);
+/// The first bytes of a bundle that is compressed.
+const COMPRESSED: &[u8] = b"CCOB";
+
+/// A code object.
+#[derive(Debug)]
+pub(crate) struct Code {
+    /// The ELF file, in words, so that its contents are aligned.
+    pub(crate) words: Vec<u64>,
+    /// The sizes of each kernel's parameters.
+    pub(crate) kernels: HashMap<String, Vec<usize>>,
+}
+
+impl Code {
+    /// Code for an architecture, as the runtime names it: `gfx942`, or `gfx942:sramecc+:xnack-`.
+    ///
+    /// # Errors
+    ///
+    /// A description of the bytes, if they are no code for this architecture, or not complete.
+    pub(crate) fn new(code: &[u8], architecture: &str) -> Result<Self, DeviceError> {
+        let code = if code.starts_with(BUNDLE) {
+            entry(code, architecture)
+        } else {
+            Ok(code)
+        };
+        let checked = code.and_then(|code| Ok((code, kernels(code)?)));
+        let (code, kernels) = checked.map_err(DeviceError::Code)?;
+        let words = code.chunks(8).map(|bytes| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_ne_bytes(word)
+        });
+        Ok(Code {
+            words: words.collect(),
+            kernels,
+        })
+    }
+}
+
+/// Whether code for a target runs on an architecture: the names agree, and so does each feature that the target names.
+fn runs(target: &str, architecture: &str) -> bool {
+    let mut has = architecture.split(':');
+    let mut wants = target.split(':');
+    has.next() == wants.next() && wants.all(|feature| has.clone().any(|each| each == feature))
+}
+
+/// The code object of a bundle that runs on the architecture.
+fn entry<'a>(bundle: &'a [u8], architecture: &str) -> Result<&'a [u8], String> {
+    let mut names = Vec::new();
+    let mut find = || {
+        let piece = |at: u64, len: u64| {
+            let end = usize::try_from(at.checked_add(len)?).ok()?;
+            bundle.get(usize::try_from(at).ok()?..end)
+        };
+        let mut at = BUNDLE.len() as u64;
+        let mut number = |skip: u64| {
+            at += skip;
+            let number = piece(at, 8)?.try_into().ok()?;
+            at += 8;
+            Some((u64::from_le_bytes(number), at))
+        };
+        let (entries, _) = number(0)?;
+        let mut skip = 0;
+        for _ in 0..entries {
+            let ((offset, _), (size, _)) = (number(skip)?, number(0)?);
+            let (len, name) = number(0)?;
+            let name = String::from_utf8_lossy(piece(name, len)?);
+            // `hipv4-amdgcn-amd-amdhsa--gfx942:xnack-`; the host's entry has no kind of GPU.
+            let target = name.rsplit_once("--").map_or("", |(_, target)| target);
+            if runs(target, architecture) {
+                return piece(offset, size).map(Some);
+            }
+            names.push(name.into_owned());
+            skip = len;
+        }
+        Some(None)
+    };
+    let found = find().ok_or("a bundle of code objects that is not whole")?;
+    found.ok_or_else(|| format!("a bundle without code for {architecture}: it has {names:?}"))
+}
+
+/// Checks that a code object contains everything that its headers name, and finds its kernels.
+fn kernels(code: &[u8]) -> Result<HashMap<String, Vec<usize>>, String> {
+    if code.is_empty() {
+        return Err("there are no bytes of code".into());
+    }
+    if code.starts_with(COMPRESSED) {
+        return Err("a compressed bundle: compile with `--no-offload-compress`".into());
+    }
+    if !code.starts_with(ELF) {
+        let head = &code[..code.len().min(16)];
+        return Err(format!(
+            "it begins as no code does (a code object, or a bundle of them): with `{}`",
+            head.escape_ascii()
+        ));
+    }
+    let cut =
+        |error: object::Error| format!("a code object (an ELF file) that is not whole: {error}");
+    let header = FileHeader64::<Endianness>::parse(code).map_err(cut)?;
+    let endian = header.endian().map_err(cut)?;
+    let machine = header.e_machine(endian);
+    if machine != EM_AMDGPU {
+        return Err(format!(
+            "an ELF file for another machine than AMD's GPUs, which is number {}: number {}",
+            EM_AMDGPU.0, machine.0
+        ));
+    }
+    let not_whole = |what: &str| format!("a code object that is not whole: {what} is not in it");
+    for section in header.section_headers(endian, code).map_err(cut)? {
+        section
+            .data(endian, code)
+            .map_err(|_| not_whole("a section"))?;
+    }
+    let mut kernels = None;
+    for segment in header.program_headers(endian, code).map_err(cut)? {
+        segment
+            .data(endian, code)
+            .map_err(|()| not_whole("a segment"))?;
+        let Some(mut notes) = segment.notes(endian, code).map_err(cut)? else {
+            continue;
+        };
+        while let Some(note) = notes.next().map_err(cut)? {
+            if note.name() == b"AMDGPU" && note.n_type(endian) == METADATA {
+                let found = metadata(note.desc());
+                kernels = Some(found.ok_or("a code object whose metadata cannot be read")?);
+            }
+        }
+    }
+    kernels.ok_or_else(|| "a code object without metadata".into())
+}
+
+/// The kernels of a code object's metadata.
+fn metadata(note: &[u8]) -> Option<HashMap<String, Vec<usize>>> {
+    let map = Value::of(note)?;
+    let kernels = map.get("amdhsa.kernels")?.list()?;
+    let kernel = |kernel: &Value| {
+        let name = kernel.get(".name")?.text()?.to_owned();
+        let arguments = kernel.get(".args").map_or(Some(&[][..]), Value::list)?;
+        // The runtime passes those that are hidden.
+        let is_own = |argument: &&Value| {
+            let kind = argument.get(".value_kind").and_then(Value::text);
+            kind.is_none_or(|kind| !kind.starts_with("hidden_"))
+        };
+        let size = |argument: &Value| usize::try_from(argument.get(".size")?.number()?).ok();
+        let sizes = arguments.iter().filter(is_own).map(size);
+        Some((name, sizes.collect::<Option<Vec<_>>>()?))
+    };
+    kernels.iter().map(kernel).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,28 @@
+//! AMD GPUs: the same names as [`host`](crate::host), and what only HIP has. **No AMD GPU has run it yet.**
+//!
+//! A program for AMD's GPUs differs from one for NVIDIA's by its prelude and the code that it loads: a code object for
+//! each architecture (`hipcc --genco`), or a bundle of them. Each GPU is used by one process of a job. Other libraries
+//! of the process must not use HIP's null stream, which would wait for the streams here.
+//! [`guide::gpus`](crate::guide::gpus) says the rest.
+//!
+//! ```no_run
+//! use tidegate::hip::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! let world = World::init()?; // an error says so if there is no runtime or no GPU
+//! stream!(let s = world.stream()?);
+//! let x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
+//! println!("{:?}", x.to_vec(&s)?);
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::devices;
+
+#[doc(inline)]
+pub use tidegate_hip::{Hip, HipBlock, HipStream, Keep, TimedEvent, gpu, interop};
+
+devices::names!(Hip, CarryHip, prelude {
+    pub use super::Hip;
+    pub use crate::kernel::{self, Module, Plain};
+});
