@@ -232,6 +232,7 @@ DEV void red_f64(u64 at, double value) {
 }
 DEV void red_u64(u64 at, u64 value) { machine::add(at, value); }
 DEV void red_u32(u64 at, u32 value) { machine::add(at, value); }
+// This has no remark, since the compiler may add up the values of a wave before, in another block of the assembly.
 DEV u64 atomicAdd(u64 *at, u64 value) { return __scoped_atomic_fetch_add(at, value, __ATOMIC_RELAXED, AT_DEVICE); }
 
 // A unit of `s_sleep` is 64 clocks.

@@ -8,7 +8,7 @@
 //! - A release: behind the last store of this wave, the cache is written back and awaited.
 //! - An acquire: the access is awaited, and then the caches are invalidated.
 //! - Nothing of the wave is under way at a barrier.
-//! - An access has the modifiers of its scope.
+//! - An access has the modifiers of its scope. One with such modifiers has a remark.
 //! - No register is touched while its value is under way.
 //!
 //! About a caller, a function supposes that everything is under way; about a callee, that it leaves stores behind.

@@ -334,6 +334,16 @@ impl State {
             }
             Some(Remark::Acquired(_) | Remark::Fenced(_)) | None => (None, false),
         };
+        // With an update, sc0 and glc only say that a value comes back.
+        let bits: &[&str] = match access.how {
+            How::Load | How::Store => &["sc0", "sc1", "glc"],
+            How::Update => &["sc1"],
+        };
+        // (A volatile access has the modifiers, too. The machine's functions have global addresses.)
+        let is_global = access.space == Space::Global;
+        if is_global && scope.is_none() && words.iter().any(|word| bits.contains(&word.as_str())) {
+            wrong.push("an access with a scope, without a remark");
+        }
         if let Some(scope) = scope {
             if !rules.reaches(scope, access, words) {
                 wrong.push("an access whose modifiers are not those of its scope");

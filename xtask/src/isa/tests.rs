@@ -132,6 +132,20 @@ fn an_access_reaches_its_scope() {
 }
 
 #[test]
+fn an_access_with_a_scope_has_a_remark() {
+    let why = "an access with a scope, without a remark";
+    for access in [
+        "global_atomic_add_x2 v[4:5], v[6:7], off sc1",
+        "global_load_dword v0, v[2:3], off sc0 sc1",
+        "global_store_dword v[2:3], v0, off sc0 sc1",
+    ] {
+        wrong("gfx942", &format!("\t{access}\n{RETURN}"), Some(why));
+        let said = format!("; tidegate: system\n\t{access}\n{RETURN}");
+        wrong("gfx942", &said, None);
+    }
+}
+
+#[test]
 fn a_load_behind_a_barrier_sees_what_the_other_half_has_stored() {
     let code = |between: &str| {
         format!(
