@@ -68,7 +68,7 @@ const FACES: &[(&str, &str, &str, Tier)] = &[
 /// The row of the table.
 pub(crate) const STEP: Step = Step {
     name: "cuda",
-    what: "what is for GPUs, over a driver without one: the tests of GPUs, the examples, and Faces on several kinds of GPU; each verifies its results",
+    what: "what is for GPUs, over a driver without one: the tests of GPUs, the examples, and Faces on several kinds of GPU; each verifies its results. HIP over the same driver",
     tier: Tier::Full,
     needs: &[GXX, LIBFABRIC, IPROUTE],
     commands,
@@ -110,7 +110,26 @@ fn build(root: &Path) -> Vec<Cmd> {
             &[],
             "libtidegate_kernels.so",
         ),
+        // AMD's runtime, made of this driver.
+        cmd("cc -shared -fPIC -w -O1")
+            .arg(root.join("crates/hip/src/over_cuda.c"))
+            .arg("-o")
+            .arg(folder.join("libamdhip64.so.7")),
     ]
+}
+
+/// A program for AMD's GPUs, on 4 ranks: memory for peers is whole, or has names.
+fn hip(root: &Path, named: bool) -> Cmd {
+    let launcher = root.join("target/debug/tidegate");
+    let runner = format!("[{launcher:?}, \"run\", \"-n\", \"4\"]");
+    let ring = cmd("cargo run --quiet --features hip --example ring_hip --config")
+        .arg(format!("target.'cfg(all())'.runner = {runner}"))
+        .env("TIDEGATE_OVER_CUDA", root.join("kernels"));
+    if named {
+        ring.env("TIDEGATE_OVER_CUDA_NAMED", "1")
+    } else {
+        ring
+    }
 }
 
 /// The command that compiles the machine, with all kernels in it, and more sources.
@@ -165,6 +184,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     all.push(over(cmd(
         "cargo test -p tidegate --test jobs -- --ignored examples::",
     )));
+    all.extend([false, true].map(|named| over(hip(&scope.root, named))));
     let rows = FACES.iter().filter(|(.., tier)| *tier <= scope.tier);
     all.extend(rows.map(|(gpus, grid, more, _)| {
         let faces = cmd("cargo bench --quiet --bench faces").args(PRODUCT);

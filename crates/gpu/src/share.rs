@@ -138,7 +138,7 @@ impl Admitted {
             return Err(DeviceError::Unsupported {
                 device,
                 what: format!(
-                    "several processes on one device ({name}): nobody has seen how they share it, and {} others use it",
+                    "several processes on one device ({name}): nobody has seen how they share it (other processes: {})",
                     self.others
                 ),
             });

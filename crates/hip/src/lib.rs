@@ -130,6 +130,11 @@ impl Hip {
         self.0.limits().uuid
     }
 
+    /// The GPU's architecture, with its features: `gfx942:sramecc+:xnack-`. Code objects are made for one of these.
+    pub fn architecture(&self) -> &'static str {
+        start::architecture(self.ordinal())
+    }
+
     /// How many multiprocessors the GPU has, as the runtime counts them.
     pub fn multiprocessors(&self) -> usize {
         self.0.limits().multiprocessors

@@ -40,6 +40,8 @@ use tidegate_ffi::lock::{Hold, lock};
 
 /// The bytes of a record.
 const BYTES: usize = 128;
+/// What a life file begins with, in place of a first record.
+const HEAD: &[u8; 16] = b"tidegate, HIP 1\0";
 /// Below this bit of a descriptor's offset is the record's place in the file, above it the generation.
 const PLACES: u32 = 32;
 
@@ -106,6 +108,12 @@ impl Slot {
     }
 }
 
+/// Whether a descriptor is of a life file: memory itself is also handed over by a descriptor.
+pub(crate) fn is_life_file(fd: impl AsFd) -> bool {
+    let mut head = [0; HEAD.len()];
+    rustix::io::pread(fd, &mut head, 0).is_ok_and(|read| read == head.len()) && head == *HEAD
+}
+
 /// What tells a file from all others of the machine.
 type Identity = (u64, u64);
 
@@ -127,9 +135,8 @@ pub(crate) struct Exports {
     slots: Mutex<Slots>,
 }
 
-#[derive(Default)]
 struct Slots {
-    /// How many places there are.
+    /// How many places there are. The first is the head's.
     places: u32,
     /// Places that are free, with the generations that they had last.
     free: Vec<Slot>,
@@ -139,10 +146,14 @@ impl Exports {
     pub(crate) fn new() -> io::Result<Self> {
         let file = rustix::fs::memfd_create("tidegate-hip", MemfdFlags::CLOEXEC)?;
         let file = File::from(file);
+        file.write_all_at(HEAD, 0)?;
         Ok(Exports {
             identity: identity(&file)?,
             file,
-            slots: Mutex::default(),
+            slots: Mutex::new(Slots {
+                places: 1,
+                free: Vec::new(),
+            }),
         })
     }
 

@@ -38,7 +38,7 @@ use tidegate_hal::device::DeviceError;
 use tidegate_hal::{lock, tell};
 
 use crate::driver::{HipDriver, at, made, told};
-use crate::life::{Exports, Held, Imports, Record, Slot};
+use crate::life::{Exports, Held, Imports, Record, Slot, is_life_file};
 
 /// All memory for peers of this process.
 static MEMORY: Mutex<Option<Memory>> = Mutex::new(None);
@@ -340,8 +340,7 @@ impl HipDriver {
             }
             _ => return Err(bad("memory of a GPU is handed over as a file descriptor")),
         };
-        // A life file is a memfd, and only those have seals.
-        if rustix::fs::fcntl_get_seals(&fd).is_err() {
+        if !is_life_file(&fd) {
             return self.import_whole(&fd, bytes);
         }
         let own = exports()?
