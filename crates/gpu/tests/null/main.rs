@@ -39,6 +39,18 @@ impl Bench {
         }
     }
 
+    /// The same, with another process of the job that uses the device in turn. So waits have gates.
+    fn gated() -> Self {
+        let bench = Bench::new();
+        bench.device.shared_with(1, 0);
+        // Operands are counted in memory that is allocated from now on.
+        let words = bench.device.alloc(WORDS, Sharing::Peers).expect("memory");
+        Bench {
+            words: Arc::new(words),
+            ..bench
+        }
+    }
+
     fn stream(&self) -> GpuStream {
         self.stream_that_keeps(Arc::new(()))
     }

@@ -103,18 +103,7 @@ fn a_courier_that_is_refused_is_not_asked_again() {
 
 #[test]
 fn where_processes_take_turns_a_gate_comes_first() {
-    let bench = Bench::new();
-    // Another process of the job uses the device, in turn. What is allocated from now on has counted operands.
-    bench.device.shared_with(1, 0);
-    let gated = Bench {
-        words: std::sync::Arc::new(
-            bench
-                .device
-                .alloc(super::WORDS, tidegate_hal::memory::Sharing::Peers)
-                .unwrap(),
-        ),
-        ..bench
-    };
+    let gated = Bench::gated();
     let (stream, batch) = (gated.stream(), gated.batch(1));
     gated.null.did();
     // SAFETY: nothing is carried out.
@@ -141,15 +130,7 @@ fn where_processes_take_turns_a_gate_comes_first() {
 
 #[test]
 fn a_stream_whose_batch_was_taken_in_part_has_failed() {
-    let bench = Bench::new();
-    bench.device.shared_with(1, 0);
-    let words = bench
-        .device
-        .alloc(super::WORDS, tidegate_hal::memory::Sharing::Peers);
-    let gated = Bench {
-        words: std::sync::Arc::new(words.unwrap()),
-        ..bench
-    };
+    let gated = Bench::gated();
     let (stream, batch) = (gated.stream(), gated.batch(1));
     gated.null.hold(stream.as_raw());
     // The gate is taken, and the launch behind it is refused.
@@ -171,15 +152,7 @@ fn a_stream_whose_batch_was_taken_in_part_has_failed() {
 
 #[test]
 fn a_stream_that_is_ended_gets_no_more_gates() {
-    let bench = Bench::new();
-    bench.device.shared_with(1, 0);
-    let words = bench
-        .device
-        .alloc(super::WORDS, tidegate_hal::memory::Sharing::Peers);
-    let gated = Bench {
-        words: std::sync::Arc::new(words.unwrap()),
-        ..bench
-    };
+    let gated = Bench::gated();
     let (stream, batch) = (gated.stream(), gated.batch(1));
     stream.reclaim().abort();
     gated.null.did();
