@@ -4,6 +4,7 @@
 mod alloc;
 mod card;
 mod soak;
+mod threads;
 
 #[path = "../common"]
 mod common {

@@ -24,8 +24,11 @@ mod text;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::Tag;
@@ -117,10 +120,19 @@ pub(crate) struct Watch {
     state: Mutex<State>,
     /// Whether a report is being printed.
     speaks: Arc<AtomicBool>,
+    thread: Mutex<Option<Running>>,
+}
+
+/// The thread that looks.
+struct Running {
+    /// Dropped to end the thread.
+    stop: Sender<Infallible>,
+    /// Disconnected when the thread ends.
+    ended: Receiver<Infallible>,
+    thread: JoinHandle<()>,
 }
 
 struct State {
-    stop: bool,
     deadline: Duration,
     asked: Asked,
     /// The last report.
@@ -195,7 +207,6 @@ impl Default for Watch {
     fn default() -> Self {
         let deadline = Duration::from_secs(30);
         let state = State {
-            stop: false,
             deadline,
             asked: Asked::Never,
             report: None,
@@ -205,6 +216,7 @@ impl Default for Watch {
         Watch {
             state: Mutex::new(state),
             speaks: Arc::default(),
+            thread: Mutex::default(),
         }
     }
 }
@@ -212,9 +224,14 @@ impl Default for Watch {
 impl Watch {
     pub(crate) fn start<R: Overseen>(rank: &Arc<R>) -> Result<()> {
         let weak = Arc::downgrade(rank);
-        std::thread::Builder::new()
+        let (stop, stopped) = channel();
+        let (end, ended) = channel::<Infallible>();
+        let thread = std::thread::Builder::new()
             .name("tidegate-watch".into())
-            .spawn(move || look(&weak))
+            .spawn(move || {
+                look(&weak, &stopped);
+                drop(end);
+            })
             .map_err(|e| {
                 let detail = WithLimit(&e).to_string();
                 Error::Device(tidegate_hal::device::DeviceError::Exhausted {
@@ -222,11 +239,25 @@ impl Watch {
                     detail,
                 })
             })?;
+        *lock(&rank.watch().thread) = Some(Running {
+            stop,
+            ended,
+            thread,
+        });
         Ok(())
     }
 
+    /// Ends the thread, and waits for it, so that a program that has left its job has no thread of the job. The wait
+    /// is short: a subscriber of `tracing` that never returns may keep the thread.
     pub(crate) fn stop(&self) {
-        lock(&self.state).stop = true;
+        let Some(running) = lock(&self.thread).take() else {
+            return;
+        };
+        drop(running.stop);
+        if running.ended.recv_timeout(TICK) == Err(RecvTimeoutError::Disconnected) {
+            // A panic of the thread has been printed where it happened.
+            let _ = running.thread.join();
+        }
     }
 
     pub(crate) fn last_report(&self) -> Option<String> {
@@ -246,21 +277,20 @@ impl Watch {
     }
 }
 
-fn look<R: Overseen>(weak: &Weak<R>) {
+fn look<R: Overseen>(weak: &Weak<R>, stopped: &Receiver<Infallible>) {
     // The list is reused, so that a check without findings allocates nothing.
     let mut streams = Vec::new();
     loop {
         // The world is not held while sleeping, because the last holder ends it.
         let Some(rank) = weak.upgrade() else { return };
-        if lock(&rank.watch().state).stop {
-            return;
-        }
         rank.streams(&mut streams);
         tick(&*rank, &streams);
         rank.poison_again();
         streams.clear();
         drop(rank);
-        std::thread::sleep(TICK);
+        if stopped.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
     }
 }
 
