@@ -8,7 +8,7 @@
 # It leaves OUT/results.json with the machine, every step and every row; `cargo xtask charts OUT` draws it. OUT/logs has the
 # output of each step.
 #
-# PART=checks|ours|peers|all (all)   the part to run, for a machine that is there for a short time
+# PART=checks|ours|peers|all (all)   the part to run, for a machine that is there for a short time (there are no peers for HIP)
 # BUDGET (540)                       seconds for everything; a step for which no time is left is listed as not run
 # GPUS                               use only so many
 # RANKS                              more ranks than GPUs (2, 4, 8 or 16): they share the GPUs by MPS, which runs only meanwhile
@@ -17,6 +17,8 @@
 # LARGE=no                           leaves the large size out
 # PEERS (nvshmem,nccl,mpi,hostrma)   the other libraries; PEERS_AT (OUT/peers) is where their programs are, or are built
 # SIZE (small)                       the size of a block
+# DEVICE=hip                         the same steps on AMD GPUs (docs/first-run-on-amd.md); for --pack, too
+# OVER_CUDA=yes                      with DEVICE=hip: the same steps on NVIDIA GPUs, by a HIP runtime that is made of CUDA
 # DEVICE=host                        the same steps on streams of the host, without checks: to try this script
 #
 # If `cargo xtask test --only newer` has fetched a newer libfabric, it is packed too, and two nodes are also measured over its
@@ -26,25 +28,37 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
+device=${DEVICE:-cuda}
+over_cuda=${OVER_CUDA:-no}
+case $device in
+    cuda | host) features=() tests=gpu ;;
+    hip) features=(--features tidegate/hip) tests=gpu_hip ;;
+    *) echo "gpu.sh: DEVICE is cuda, hip or host, not $device" >&2; exit 2 ;;
+esac
+
 built() { # bench|test NAME: the path of a program that cargo builds
     local kind=$1 name=$2
     if [ "$kind" = bench ]; then
-        cargo bench -p tidegate --bench "$name" --no-run 2>&1
+        cargo bench -p tidegate "${features[@]}" --bench "$name" --no-run 2>&1
     else
-        cargo test --release -p tidegate --test "$name" --no-run 2>&1
+        cargo test --release -p tidegate "${features[@]}" --test "$name" --no-run 2>&1
     fi | tee /dev/stderr | sed -n 's/^ *Executable .*(\(.*\))$/\1/p' | tail -n 1
 }
 
 pack() {
     mkdir -p "$1" || exit 2
     local faces gpu
-    faces=$(built bench faces) && gpu=$(built test gpu) || exit 2
+    faces=$(built bench faces) && gpu=$(built test "$tests") || exit 2
     [ -n "$faces" ] && [ -n "$gpu" ] || { echo "gpu.sh: the build failed" >&2; exit 2; }
-    cargo build --release -p tidegate -p tidegate-cli --bins --examples >&2 || exit 2
+    cargo build --release -p tidegate -p tidegate-cli "${features[@]}" --bins --examples >&2 || exit 2
     cp "$faces" "$1/faces" && cp "$gpu" "$1/gpu" || exit 2
     # Relative to the benchmark, since cargo's folder may be anywhere.
-    cp "$(dirname "$faces")/../tidegate" "$(dirname "$faces")"/../examples/*_cuda "$1" || exit 2
-    strip "$1"/{faces,gpu,tidegate,*_cuda} 2>/dev/null
+    cp "$(dirname "$faces")/../tidegate" "$(dirname "$faces")"/../examples/*_gpu "$1" || exit 2
+    strip "$1"/{faces,gpu,tidegate,*_gpu} 2>/dev/null
+    if [ "$over_cuda" = yes ]; then
+        mkdir -p "$1/over-cuda" && cp kernels/*.ptx "$1/over-cuda" || exit 2
+        cc -shared -fPIC -w -O1 crates/hip/src/over_cuda.c -o "$1/over-cuda/libamdhip64.so.7" || exit 2
+    fi
     # The libfabric that `cargo xtask test --only newer` has fetched, if it has.
     local fabric
     fabric=$(find target/wheels -name libfabric.so.1 -not -path "*.part/*" 2>/dev/null | head -n 1)
@@ -70,16 +84,45 @@ if [ -z "$bin" ]; then
 fi
 bin=$(cd "$bin" && pwd) && out=$(cd "$out" && pwd) || exit 2
 
-device=${DEVICE:-cuda}
+# AMD's driver lists GPUs and processors. A processor has the number 0; the number of a GPU that is hidden cannot be read.
+amd_gpus() { # the name of each GPU, a line each
+    local node
+    for node in /sys/class/kfd/kfd/topology/nodes/*; do
+        if [ "$(cat "$node/gpu_id" 2>/dev/null || echo 0)" != 0 ]; then cat "$node/name"; fi
+    done
+}
+# All that a reader of the results must know of a machine that nobody has seen.
+describe_amd() {
+    uname -a
+    cat /etc/os-release /opt/rocm/.info/version /sys/module/amdgpu/version 2>/dev/null
+    ldconfig -p | grep amdhip64
+    env | grep '^HIP\|^ROCR\|^HSA\|^GPU_'
+    local question
+    for question in rocminfo 'rocm-smi --showtopo' 'amd-smi topology' 'amd-smi version'; do
+        echo "== $question"
+        # shellcheck disable=SC2086 # words are meant
+        timeout 30 $question 2>&1
+    done
+}
 if [ "$device" = host ]; then
     machine="host streams, $(nproc) processors" driver=none gpus=${GPUS:-2}
+elif [ "$device" = hip ] && [ "$over_cuda" != yes ]; then
+    machine=$(amd_gpus | head -n 1)
+    gpus=$(amd_gpus | wc -l)
+    [ "$gpus" -gt 0 ] || { echo "gpu.sh: the kernel's driver lists no AMD GPU (/sys/class/kfd): is this a GPU machine, and may this user open /dev/kfd?" >&2; exit 2; }
+    driver="ROCm $(cat /opt/rocm/.info/version 2>/dev/null || echo unknown), Linux $(uname -r)"
+    describe_amd >"$out/machine.txt"
 else
     command -v nvidia-smi >/dev/null || { echo "gpu.sh: there is no nvidia-smi here: is this a GPU machine?" >&2; exit 2; }
     machine=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
     driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
     gpus=$(nvidia-smi -L | wc -l)
-    if [ "${GPUS:-$gpus}" -lt "$gpus" ]; then gpus=$GPUS; fi
 fi
+if [ "$over_cuda" = yes ]; then
+    machine="$machine, HIP made of CUDA"
+    export TIDEGATE_OVER_CUDA=$bin/over-cuda LD_LIBRARY_PATH=$bin/over-cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+if [ "${GPUS:-$gpus}" -lt "$gpus" ]; then gpus=$GPUS; fi
 [ "$gpus" -gt 0 ] || { echo "gpu.sh: there is no GPU" >&2; exit 2; }
 grid_of() { # RANKS
     case $1 in
@@ -110,7 +153,10 @@ start_mps() {
 end_mps() {
     echo quit -t 10 | timeout -k 5 60 "${mps[@]}" nvidia-cuda-mps-control >>"$out/logs/mps/quit.log" 2>&1
 }
-if [ "$device" != host ] && [ "$ranks" -gt "$gpus" ]; then
+if [ "$device" = hip ] && [ "$ranks" -gt "$gpus" ]; then
+    echo "gpu.sh: on AMD GPUs each rank needs a GPU of its own, and there are $gpus for $ranks" >&2
+    exit 2
+elif [ "$device" = cuda ] && [ "$ranks" -gt "$gpus" ]; then
     command -v nvidia-cuda-mps-control >/dev/null || { echo "gpu.sh: RANKS=$RANKS on $gpus takes MPS, and there is no nvidia-cuda-mps-control on the PATH" >&2; exit 2; }
     numbers=$(seq -s, 0 $((gpus - 1)))
     visible=${CUDA_VISIBLE_DEVICES:-$numbers}
@@ -178,7 +224,10 @@ measure() { # NAME RANKS NEEDS LIMIT ARGUMENTS...: rows are left in steps/NAME.j
     step "$name" "$on" "$needs" "$limit" "${mps[@]}" "$bin/faces" --device "$device" --report "$out/report/$name" --json "$out/steps/$name.json" "$@"
 }
 
-wanted() { [ "$part" = all ] || [ "$part" = "$1" ]; }
+wanted() {
+    if [ "$1" = peers ] && [ "$device" = hip ]; then return 1; fi
+    [ "$part" = all ] || [ "$part" = "$1" ]
+}
 
 # Compilers work while the checks run, and before anything is measured.
 building=
@@ -210,7 +259,8 @@ if wanted checks && [ "$device" != host ]; then
             *schedules*) extra=(TIDEGATE_GPU_WAITING_STREAMS=24) ;;
         esac
         step "check-${test//:/_}" "$ranks" 5 180 env ${extra[@]+"${extra[@]}"} "$bin/gpu" --ignored --exact "$test" --nocapture
-        # Epochs and failures once more with gates, which processes use that share a GPU.
+        # Epochs and failures once more with gates, which processes use that share a GPU. They may not share one of AMD's.
+        [ "$device" = cuda ] || continue
         case $test in
             *::epochs::* | *::failure::*)
                 step "check-gates-${test//:/_}" "$ranks" 5 180 env TIDEGATE_GPU_GATES=always "$bin/gpu" --ignored --exact "$test" --nocapture
@@ -232,11 +282,13 @@ if wanted checks && [ "$device" != host ]; then
             --provider 'tcp;ofi_rxm' --report "$out/report/nodes-rails" --variants st,st-graph,st-separate,st-strided,st-strided-graph,rma,p2p
     fi
     for n in $counts; do
-        for example in "$bin"/*_cuda; do
+        for example in "$bin"/*_gpu; do
             step "example-$(basename "$example")-$n" "$n" 5 60 "${mps[@]}" "$bin/tidegate" run -n "$n" "$example"
         done
     done
-    if [ "${SANITIZE:-yes}" = yes ] && command -v compute-sanitizer >/dev/null; then
+    if [ "$device" != cuda ]; then
+        : # compute-sanitizer is NVIDIA's.
+    elif [ "${SANITIZE:-yes}" = yes ] && command -v compute-sanitizer >/dev/null; then
         # One process a rank, each on a GPU of its own: under the tools the launches of a process run one after the other, so no
         # launch may wait for a later one of the same process. The error of asking for a kernel's parameters is expected.
         for tool in memcheck initcheck synccheck; do
@@ -271,7 +323,7 @@ if wanted ours; then
         done
         # Copies of 256 MiB take long on a host.
         measure pair 2 10 $([ "$device" = host ] && echo 240 || echo 60) --pair --rounds 2
-        if [ "$device" != host ]; then
+        if [ "$device" = cuda ]; then
             # By copy engines from 4 MiB on, and by multiprocessors.
             for bytes in 4194304 16777216; do
                 puts="--pair --puts 16 --bytes $bytes --buffers single --counts 1,3,20 --rounds 2"

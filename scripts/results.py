@@ -66,6 +66,22 @@ def summary(results):
         print(f"{step['name']:20} " + "  ".join(f"{key} {time(us)}" for key, us in best.items()))
 
 
+# How many times as long as `st` the paper's two other variants take (arXiv 2306.15773): on one node, and on eight.
+PAPER = {"share": ("one node", 1.36, 1.61), "nodes": ("eight nodes", 1.23, 0.89)}
+
+
+def paper(results):
+    """Lines that compare `rma` and `p2p` with `st`, beside the paper's figures."""
+    lines = []
+    for step in results["steps"]:
+        us = {row["variant"]: row["us_max"] for row in results["rows"] if row["step"] == step["name"] and row["who"] == "tidegate" and not row["failed"]}
+        where = PAPER.get(step["name"].split("-")[0])
+        if where and all(us.get(variant) for variant in ("st", "rma", "p2p")):
+            name, rma, p2p = where
+            lines.append(f"{step['name']:20} {us['st']:8.2f} {us['rma'] / us['st']:8.2f} {us['p2p'] / us['st']:8.2f}   {name}: {rma:.2f} {p2p:.2f}")
+    return lines and [f"{'':20} {'st, us':>8} {'rma/st':>8} {'p2p/st':>8}   the paper: rma/st, p2p/st", *lines]
+
+
 def main(out, about):
     results = collect(out, dict(pair.split("=", 1) for pair in about))
     path = os.path.join(out, "results.json")
@@ -75,6 +91,7 @@ def main(out, about):
     os.replace(path + ".new", path)
     print("us of the slowest rank, median of the rounds; of each other library the best form\n")
     summary(results)
+    print("", *paper(results), "", sep="\n")
     bad = [step for step in results["steps"] if step["status"] != "ok"]
     for step in bad:
         print(f"{step['status'].upper() if step['status'] == 'not run' else step['status']}: {step['name']}")
