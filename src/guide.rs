@@ -28,6 +28,7 @@ pages! {
     from_cudarc = "from-cudarc.md";
     #[cfg(any(not(doctest), feature = "cuda"))]
     gpus = "gpus.md";
+    first_run_on_amd = "first-run-on-amd.md";
     #[cfg(any(not(doctest), feature = "fabric"))]
     nodes = "nodes.md";
     clusters = "clusters.md";
