@@ -7,21 +7,14 @@
 //! Run it with `cargo run --features hip --example ring_hip`, or on 8 GPUs:
 //! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/ring_hip`.
 
-use tidegate::hip::Hip;
 use tidegate::hip::prelude::*;
-use tidegate::kernel::Module;
 
 /// Numbers of each rank.
 const LEN: usize = 1000;
 
 /// The device code for each architecture. `cargo xtask kernels` makes it; so does `hipcc --genco`, also as a bundle for
 /// several architectures.
-const CODE: [(&str, &[u8]); 4] = [
-    ("gfx90a", include_bytes!("../kernels/examples.gfx90a.co")),
-    ("gfx942", include_bytes!("../kernels/examples.gfx942.co")),
-    ("gfx950", include_bytes!("../kernels/examples.gfx950.co")),
-    ("gfx1100", include_bytes!("../kernels/examples.gfx1100.co")),
-];
+const CODE: Code = code!("../kernels/examples", gfx90a, gfx942, gfx950, gfx1100);
 
 tidegate::kernel! {
     /// `x += 1`.
@@ -40,17 +33,13 @@ tidegate::kernel! {
 
 /// The bound functions: launching one with other arguments does not compile.
 struct Kernels {
-    increment: increment<Hip>,
-    compare: compare<Hip>,
+    increment: increment<Gpu>,
+    compare: compare<Gpu>,
 }
 
 impl Kernels {
     fn load(world: &World) -> Result<Self> {
-        let architecture = world.device().architecture();
-        let kind = architecture.split(':').next().unwrap_or_default();
-        let code = CODE.iter().find(|(name, _)| *name == kind);
-        let (_, code) = code.ok_or_else(|| Error::other(format!("no code for {architecture}")))?;
-        let module = Module::load(world, code)?;
+        let module = Module::load(world, CODE)?;
         // SAFETY: the module is `examples.cu`. Its functions take the declared parameters, and keep to the lengths.
         unsafe {
             Ok(Kernels {

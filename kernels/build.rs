@@ -17,7 +17,7 @@ use std::process::Command;
 
 mod sources;
 
-use sources::{AMD, Source, check_head};
+use sources::{AMD, Source, check_head, sm};
 
 /// Where the environment may say that CUDA is.
 const PLACES: [&str; 3] = ["NVCC", "CUDA_HOME", "CUDA_PATH"];
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let texts = if nvcc.is_some() { &out } else { &kernels };
     fs::write(
         out.join("kernels.rs"),
-        constants(&sources, texts, nvcc.as_ref())? + &code_objects(&sources, &kernels)?,
+        constants(&sources, &kernels, texts, nvcc.as_ref())?,
     )?;
     Ok(())
 }
@@ -135,72 +135,71 @@ fn compile(nvcc: &Nvcc, kernels: &Path, source: &Source, out: &Path) -> Result<(
     Ok(())
 }
 
-/// The constants, as Rust source: one a PTX file, and a list of them all.
+/// The constants, as Rust source: one for each PTX file, one for all forms of a source, and a list of the latter.
 fn constants(
     sources: &[Source],
+    kernels: &Path,
     texts: &Path,
     nvcc: Option<&Nvcc>,
 ) -> Result<String, Box<dyn Error>> {
     let mut code = String::new();
     let mut all = String::new();
     for source in sources {
+        let name = &source.name;
+        let about = head(source);
+        let mut forms = String::new();
         for target in &source.targets {
             let file = source.ptx(target);
-            let path = texts.join(&file);
-            if !path.is_file() {
-                // A source that is just being written.
-                println!(
-                    "cargo::warning=kernels/{file} is missing: `cargo xtask kernels` makes it"
-                );
-                continue;
+            if let Some(path) = found(texts, &file)? {
+                let constant = constant(&file);
+                let about =
+                    format!("`kernels/{name}.cu`, compiled for {target}.\n\n```text\n{about}\n```");
+                let target = sm(target);
+                writeln!(code, "#[doc = {about:?}]")?;
+                writeln!(code, "pub const {constant}: &str = include_str!({path:?});")?;
+                writeln!(forms, "({target:?}, {constant}.as_bytes()),")?;
             }
-            let constant = file.to_ascii_uppercase().replace(['.', '-'], "_");
-            let about = format!(
-                "`kernels/{}.cu`, compiled for {target}.\n\n```text\n{}\n```",
-                source.name,
-                head(source)
-            );
-            let path = path.to_str().ok_or("a path that is not UTF-8")?;
-            writeln!(code, "#[doc = {about:?}]")?;
-            writeln!(code, "pub const {constant}: &str = include_str!({path:?});")?;
-            writeln!(
-                all,
-                "Ptx {{ file: {file:?}, target: {target:?}, text: {constant} }},"
-            )?;
         }
+        for gpu in AMD {
+            // Code objects are always the committed ones.
+            if let Some(path) = found(kernels, &source.code_object(gpu))? {
+                writeln!(forms, "({gpu:?}, include_bytes!({path:?})),")?;
+            }
+        }
+        let constant = constant(name);
+        let about = format!("`kernels/{name}.cu`, for all GPUs.\n\n```text\n{about}\n```");
+        writeln!(code, "#[doc = {about:?}]")?;
+        writeln!(
+            code,
+            "pub const {constant}: Code<'static> = Code::new(&[{forms}]);"
+        )?;
+        writeln!(all, "({name:?}, {constant}),")?;
     }
     let version = nvcc.map(|nvcc| &nvcc.version);
-    writeln!(code, "/// All of them, by name.")?;
-    writeln!(code, "pub const ALL: &[Ptx] = &[{all}];")?;
+    writeln!(code, "/// All sources, by name.")?;
+    writeln!(code, "pub const ALL: &[(&str, Code<'static>)] = &[{all}];")?;
     writeln!(
         code,
-        "/// The version of the nvcc that this build compiled them with; `None`: they are the committed ones."
+        "/// The version of the nvcc that this build compiled the PTX with; `None`: it is the committed one."
     )?;
     writeln!(code, "pub const NVCC: Option<&str> = {version:?};")?;
     Ok(code)
 }
 
-/// The list of the committed code objects, as Rust source.
-fn code_objects(sources: &[Source], kernels: &Path) -> Result<String, Box<dyn Error>> {
-    let mut all = String::new();
-    for source in sources {
-        for gpu in AMD {
-            let file = source.code_object(gpu);
-            let path = kernels.join(&file);
-            if !path.is_file() {
-                println!(
-                    "cargo::warning=kernels/{file} is missing: `cargo xtask kernels` makes it"
-                );
-                continue;
-            }
-            let path = path.to_str().ok_or("a path that is not UTF-8")?;
-            let name = &source.name;
-            writeln!(all, "({name:?}, {gpu:?}, include_bytes!({path:?})),")?;
-        }
+/// The path of a compiled file. There is none while a source is being written.
+fn found(folder: &Path, file: &str) -> Result<Option<String>, Box<dyn Error>> {
+    let path = folder.join(file);
+    if !path.is_file() {
+        println!("cargo::warning=kernels/{file} is missing: `cargo xtask kernels` makes it");
+        return Ok(None);
     }
-    Ok(format!(
-        "const CODE_OBJECTS: &[(&str, &str, &[u8])] = &[{all}];\n"
-    ))
+    let path = path.to_str().ok_or("a path that is not UTF-8")?;
+    Ok(Some(path.to_owned()))
+}
+
+/// The name of the constant for a file.
+fn constant(file: &str) -> String {
+    file.to_ascii_uppercase().replace(['.', '-'], "_")
 }
 
 /// The comment that a source begins with: what is said of it.

@@ -121,6 +121,6 @@ pub(crate) fn check_head(ptx: &str, target: &str) -> Result<(), String> {
 }
 
 /// What PTX calls a target: `sm_80` for `compute_80`.
-fn sm(target: &str) -> String {
+pub(crate) fn sm(target: &str) -> String {
     target.replacen("compute_", "sm_", 1)
 }

@@ -34,7 +34,12 @@ pub use tidegate_cuda::{
     Cuda, CudaBlock, CudaStream, ENVIRONMENT, Keep, QUEUES, TimedEvent, gpu, interop,
 };
 
+/// [`Cuda`], by a name that the modules of all GPUs have. A program that uses it runs on another vendor's GPUs with
+/// another prelude.
+pub type Gpu = Cuda;
+
 devices::names!(Cuda, CarryCuda, prelude {
-    pub use super::Cuda;
-    pub use crate::kernel::{self, Module, Plain};
+    pub use super::{Cuda, Gpu};
+    pub use crate::code;
+    pub use crate::kernel::{self, Code, Module, Plain};
 });

@@ -22,7 +22,12 @@ use crate::devices;
 #[doc(inline)]
 pub use tidegate_hip::{Hip, HipBlock, HipStream, Keep, TimedEvent, gpu, interop};
 
+/// [`Hip`], by a name that the modules of all GPUs have. A program that uses it runs on another vendor's GPUs with
+/// another prelude.
+pub type Gpu = Hip;
+
 devices::names!(Hip, CarryHip, prelude {
-    pub use super::Hip;
-    pub use crate::kernel::{self, Module, Plain};
+    pub use super::{Hip, Gpu};
+    pub use crate::code;
+    pub use crate::kernel::{self, Code, Module, Plain};
 });

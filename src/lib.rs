@@ -52,7 +52,7 @@
 //! |---|---|
 //! | join a job | [`World::init`](Init::init), [`World::local`](host::World::local) |
 //! | say which rank may write which memory | [`window`]: by slot, by range, atomic |
-//! | compute between epochs | [`Stream::launch`](generic::Stream::launch); on GPUs [`kernel!`], [`cuda`], [`guide::gpus`] |
+//! | compute between epochs | [`Stream::launch`](generic::Stream::launch); on GPUs [`kernel!`], [`code!`], [`cuda`], [`guide::gpus`] |
 //! | enqueue a whole epoch as one work item | [`exchange`]; on a rank that only receives, [`Inbox::expose`](host::Inbox::expose) |
 //! | record a step once, and replay it | [`capture`] |
 //! | compute a sum over all ranks | [`AllReduce`](host::AllReduce) |
@@ -159,8 +159,8 @@ mod start;
 pub use start::Init;
 pub use tidegate_core::{
     Arithmetic, Cartesian, Cells, CellsMut, Chunks, Element, Error, IndexSet, Priority, Rejected,
-    Result, Route, StreamOptions, Throttle, WorldOptions, capture, element, error, kernel, stream,
-    window,
+    Result, Route, StreamOptions, Throttle, WorldOptions, capture, code, element, error, kernel,
+    stream, window,
 };
 pub use tidegate_derive::Element;
 #[cfg(feature = "fabric")]

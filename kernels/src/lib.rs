@@ -1,33 +1,16 @@
-//! The compiled device sources of `kernels/`: PTX for NVIDIA GPUs, and code objects for AMD GPUs.
+//! The device sources of `kernels/`, as [`Code`] for the GPUs of NVIDIA and of AMD.
 //!
-//! There is one constant for each PTX file. `BATCH_PTX` is `kernels/batch.cu`, for every GPU from compute capability 8.0
-//! on; `BATCH_SM_90_PTX` is the same source for 9.0 and beyond. They hold the committed PTX, so that a build needs no CUDA.
-//! If CUDA 13.0 is installed, they hold the output of its nvcc ([`NVCC`] says which). There are no cubins, because the
-//! driver compiles PTX in milliseconds and keeps the result.
+//! There is one constant for each source: [`BATCH`] is `kernels/batch.cu`. It has PTX for NVIDIA GPUs, and a code object,
+//! which is machine code, for each kind of AMD GPU. There is also one constant for each PTX file. `BATCH_PTX` is for every
+//! GPU from compute capability 8.0 on, and `BATCH_SM_90_PTX` is the same source for 9.0 and beyond.
 //!
-//! Code objects are machine code for one kind of AMD GPU: [`code_object`] finds them. They are always the committed ones.
-//! `kernels/README.md` says how the committed files are made and kept fresh.
+//! The constants hold the committed files, so that a build needs neither CUDA nor ROCm. If CUDA 13.0 is installed, the PTX
+//! is the output of its nvcc ([`NVCC`] says which). There are no cubins, because the driver compiles PTX in milliseconds
+//! and keeps the result. `kernels/README.md` says how the committed files are made and kept fresh.
 
-/// A PTX file, as [`ALL`] lists it.
-#[derive(Clone, Copy, Debug)]
-pub struct Ptx {
-    /// Its name: `batch.ptx`.
-    pub file: &'static str,
-    /// What it was compiled for: `compute_80`. Newer GPUs run it too.
-    pub target: &'static str,
-    /// What the driver loads.
-    pub text: &'static str,
-}
+use tidegate_hal::code::Code;
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
-
-/// The code object of a source (`batch` for `kernels/batch.cu`) for a kind of AMD GPU (`gfx942`). It is an ELF file, as
-/// `hipModuleLoadData` takes it. There is none if the source or the kind of GPU is unknown.
-pub fn code_object(source: &str, gpu: &str) -> Option<&'static [u8]> {
-    let mut all = CODE_OBJECTS.iter();
-    let (.., bytes) = all.find(|(name, kind, _)| (*name, *kind) == (source, gpu))?;
-    Some(bytes)
-}
 
 #[cfg(test)]
 #[path = "../sources.rs"]
@@ -38,33 +21,35 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::sources::{AMD, Source, check_head};
+    use crate::sources::{AMD, BASE, Source, check_head, sm};
 
     const HEAD: &str = "// ...\n\n.version 9.0\n.target sm_80\n.address_size 64\n";
+
+    /// The PTX of some code for a target.
+    fn ptx<'a>(code: &Code<'a>, target: &str) -> &'a str {
+        let form = code.form(&sm(target));
+        str::from_utf8(form.expect("it is embedded")).unwrap()
+    }
 
     #[test]
     fn every_source_is_embedded_and_loads() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let sources = Source::all(folder).unwrap();
-        for source in &sources {
+        assert_eq!(sources.len(), ALL.len());
+        for (source, (name, code)) in sources.iter().zip(ALL) {
+            assert_eq!(source.name, *name);
             for target in &source.targets {
-                let file = source.ptx(target);
-                let ptx = ALL.iter().find(|ptx| ptx.file == file);
-                let ptx = ptx.unwrap_or_else(|| panic!("{file} is not embedded"));
-                assert_eq!(ptx.target, target);
-                check_head(ptx.text, target).unwrap_or_else(|why| panic!("{file} {why}"));
+                check_head(ptx(code, target), target).unwrap_or_else(|why| panic!("{name} {why}"));
             }
+            assert_eq!(code.forms().len(), source.targets.len() + AMD.len());
         }
-        let targets = sources.iter().flat_map(|source| &source.targets);
-        assert_eq!(targets.count(), ALL.len());
     }
 
     #[test]
     fn every_source_has_a_code_object_for_each_amd_gpu_with_all_its_kernels() {
-        for ptx in ALL.iter().filter(|ptx| ptx.target == "compute_80") {
-            let source = ptx.file.strip_suffix(".ptx").unwrap();
+        for (source, code) in ALL {
             for gpu in AMD {
-                let object = code_object(source, gpu);
+                let object = code.form(gpu);
                 let object = object.unwrap_or_else(|| panic!("{source} has none for {gpu}"));
                 assert_eq!(object[..5], *b"\x7fELF\x02");
                 // The machine is that of AMD's GPUs, and the lowest byte of the flags says which one.
@@ -77,7 +62,7 @@ mod tests {
                 };
                 assert_eq!(object[48], kind, "{source}, {gpu}");
                 // A kernel's descriptor has the kernel's name and `.kd`.
-                for entry in entries(ptx.text) {
+                for entry in entries(ptx(code, BASE)) {
                     let name = format!("\0{entry}.kd\0");
                     let is_there = object
                         .windows(name.len())
@@ -86,25 +71,23 @@ mod tests {
                 }
             }
         }
-        assert!(code_object("batch", "gfx803").is_none());
-        assert!(code_object("none", "gfx942").is_none());
     }
 
     #[test]
     fn kernels_are_found_by_the_names_in_their_sources() {
-        for ptx in ALL {
-            let entries = entries(ptx.text);
-            assert!(!entries.is_empty(), "{} has no kernel", ptx.file);
+        for (source, code) in ALL {
+            let entries = entries(ptx(code, BASE));
+            assert!(!entries.is_empty(), "{source} has no kernel");
             for entry in &entries {
                 assert!(!entry.starts_with("_Z"), "{entry} is not extern \"C\"");
             }
-            let known: &[&str] = match ptx.file.split('.').next() {
-                Some("batch") => &["tidegate_batch", "tidegate_reduce"],
-                Some("faces") => &["faces_pack", "faces_unpack", "faces_compute"],
+            let known: &[&str] = match *source {
+                "batch" => &["tidegate_batch", "tidegate_reduce"],
+                "faces" => &["faces_pack", "faces_unpack", "faces_compute"],
                 _ => &[],
             };
             for kernel in known {
-                assert!(entries.contains(kernel), "{} has no {kernel}", ptx.file);
+                assert!(entries.contains(kernel), "{source} has no {kernel}");
             }
         }
     }

@@ -1,11 +1,12 @@
-//! The kinds of code, and a check that code is complete. The driver is told no length, and reads as far as the sizes in
-//! the code say.
+//! The form of some code that a GPU can execute, and a check that it is complete. The driver is told no length, and reads
+//! as far as the sizes in the code say.
 
 use std::ffi::CString;
 
 use object::Endianness;
 use object::elf::{EM_CUDA, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use tidegate_hal::code::Code;
 use tidegate_hal::device::DeviceError;
 
 /// No PTX is shorter, since it names a version and a target.
@@ -16,16 +17,45 @@ const ELF: [u8; 4] = *b"\x7fELF";
 /// of the rest (8 bytes), all little-endian.
 const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 
-/// Code in the form that the driver takes.
+/// Chooses the form for a GPU of this compute capability: PTX for the newest capability that the GPU has.
+///
+/// # Errors
+///
+/// [`DeviceError::Unsupported`] if there is none, with the targets that there are.
+pub(crate) fn choose<'a>(
+    code: &Code<'a>,
+    (major, minor): (u32, u32),
+) -> Result<&'a [u8], DeviceError> {
+    let known = |(target, form): &(&str, &'a [u8])| {
+        let number: u32 = target.strip_prefix("sm_")?.parse().ok()?;
+        (number <= 10 * major + minor).then_some((number, *form))
+    };
+    let newest = code
+        .forms()
+        .iter()
+        .filter_map(known)
+        .max_by_key(|each| each.0);
+    let newest = newest.map(|(_, form)| form);
+    let form = newest.or_else(|| code.form("cuda")).or(code.bytes());
+    form.ok_or_else(|| DeviceError::Unsupported {
+        device: "cuda",
+        what: format!(
+            "the GPU has compute capability {major}.{minor}, and there is code for {}",
+            code.targets()
+        ),
+    })
+}
+
+/// Code as the driver takes it.
 #[derive(Debug)]
-pub(crate) enum Code {
+pub(crate) enum Loadable {
     /// PTX.
     Text(CString),
     /// A whole cubin or fatbin, in words, so that its contents are aligned.
     Image(Vec<u64>),
 }
 
-impl Code {
+impl Loadable {
     /// # Errors
     ///
     /// A description of the bytes, if they are no code, or not complete.
@@ -36,14 +66,14 @@ impl Code {
         } else if code.starts_with(&FATBIN) {
             fatbin(code).map_err(no)?;
         } else {
-            return text(code).map(Code::Text).map_err(no);
+            return text(code).map(Loadable::Text).map_err(no);
         }
         let words = code.chunks(8).map(|bytes| {
             let mut word = [0; 8];
             word[..bytes.len()].copy_from_slice(bytes);
             u64::from_ne_bytes(word)
         });
-        Ok(Code::Image(words.collect()))
+        Ok(Loadable::Image(words.collect()))
     }
 }
 
@@ -117,7 +147,7 @@ mod tests {
     use super::*;
 
     fn refused(code: &[u8]) -> String {
-        Code::new(code).unwrap_err().to_string()
+        Loadable::new(code).unwrap_err().to_string()
     }
 
     /// A cubin with one section of 4 bytes, at its end.
@@ -140,17 +170,48 @@ mod tests {
     }
 
     #[test]
+    fn a_gpu_gets_the_newest_form_that_it_can_execute() {
+        let all = Code::new(&[
+            ("gfx942", b"object"),
+            ("sm_80", b"eight"),
+            ("sm_90", b"nine"),
+            ("cuda", b"any"),
+        ]);
+        for (capability, form) in [
+            ((7, 5), &b"any"[..]),
+            ((8, 0), b"eight"),
+            ((8, 9), b"eight"),
+            ((9, 0), b"nine"),
+            ((12, 1), b"nine"),
+        ] {
+            assert_eq!(choose(&all, capability).unwrap(), form);
+        }
+        assert_eq!(choose(&b"bytes".into(), (8, 0)).unwrap(), b"bytes");
+        let others = Code::new(&[("gfx942", b"object"), ("sm_90", b"nine")]);
+        let error = choose(&others, (8, 6)).unwrap_err();
+        assert!(matches!(
+            error,
+            DeviceError::Unsupported { device: "cuda", .. }
+        ));
+        let error = error.to_string();
+        assert!(
+            error.contains("capability 8.6, and there is code for gfx942, sm_90"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn text_is_ptx_with_and_without_a_nul_behind_it() {
         let ptx = b".version 8.0\n.target sm_80\n";
         for code in [&ptx[..], &[ptx, &b"\0"[..]].concat()] {
-            let Code::Text(text) = Code::new(code).unwrap() else {
+            let Loadable::Text(text) = Loadable::new(code).unwrap() else {
                 panic!("it is text");
             };
             assert_eq!(text.to_bytes(), ptx);
         }
         assert!(matches!(
-            Code::new(tidegate_kernels::BATCH_PTX.as_bytes()),
-            Ok(Code::Text(_))
+            Loadable::new(tidegate_kernels::BATCH_PTX.as_bytes()),
+            Ok(Loadable::Text(_))
         ));
     }
 
@@ -176,7 +237,7 @@ mod tests {
     #[test]
     fn a_cubin_is_whole_or_refused() {
         let code = cubin();
-        let Code::Image(words) = Code::new(&code).unwrap() else {
+        let Loadable::Image(words) = Loadable::new(&code).unwrap() else {
             panic!("it is an image");
         };
         assert_eq!(words.len() * 8, code.len().next_multiple_of(8));
@@ -193,7 +254,7 @@ mod tests {
     #[test]
     fn a_fatbin_is_whole_or_refused() {
         let mut code = [&FATBIN[..], &[1, 0, 16, 0], &24u64.to_le_bytes(), &[7; 24]].concat();
-        assert!(matches!(Code::new(&code), Ok(Code::Image(words)) if words.len() == 5));
+        assert!(matches!(Loadable::new(&code), Ok(Loadable::Image(words)) if words.len() == 5));
         for len in 4..code.len() {
             let error = refused(&code[..len]);
             assert!(error.contains("not whole"), "{len}: {error}");

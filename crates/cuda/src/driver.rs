@@ -13,10 +13,11 @@ use tidegate_gpu::driver::{
     Dependency, Doing as _, Driver, DriverError, Edge, ErrorKind, Event, Function, Graph,
     GraphExec, GraphNode, KernelNode, Launch, Module, PeerMemory, Result, Stream, WordOp,
 };
+use tidegate_hal::code::Code;
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{DeviceError, Priority};
 
-use crate::code::Code;
+use crate::code::{Loadable, choose};
 
 /// The driver, as one GPU uses it.
 pub(crate) struct CudaDriver {
@@ -26,6 +27,8 @@ pub(crate) struct CudaDriver {
     pub(crate) pool: Pool,
     /// The number by which the driver calls its highest priority.
     pub(crate) priority: i32,
+    /// The compute capability.
+    pub(crate) capability: (u32, u32),
 }
 
 /// The error, in the words of `tidegate-gpu`.
@@ -526,12 +529,12 @@ unsafe impl Driver for CudaDriver {
         told(unsafe { self.driver.graph_exec_destroy(exec(of)) })
     }
 
-    fn load(&self, code: &[u8]) -> Result<Module, DeviceError> {
-        let module = match &Code::new(code)? {
-            Code::Text(ptx) => self.driver.module_load_ptx(ptx),
-            // SAFETY: `Code::new` has checked that the image contains everything that its sizes name. The driver checks
+    fn load(&self, code: &Code<'_>) -> Result<Module, DeviceError> {
+        let module = match &Loadable::new(choose(code, self.capability)?)? {
+            Loadable::Text(ptx) => self.driver.module_load_ptx(ptx),
+            // SAFETY: `Loadable::new` has checked that the image contains everything that its sizes name. The driver checks
             // the contents, as it does with PTX, and executes nothing.
-            Code::Image(words) => unsafe { self.driver.module_load_image(words) },
+            Loadable::Image(words) => unsafe { self.driver.module_load_image(words) },
         };
         let module = module.map_err(|error| DeviceError::Code(error.to_string()))?;
         Ok(Module(module.as_raw().cast()))

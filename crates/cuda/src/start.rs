@@ -18,6 +18,7 @@ use std::sync::Mutex;
 
 use tidegate_ffi::cuda::{self, ContextFlags, CudaError, Device, DeviceAttribute, PoolProps};
 use tidegate_gpu::driver::{Doing as _, Limits, Sharing, Start, Vendor};
+use tidegate_hal::code::Code;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::lock;
 
@@ -44,6 +45,12 @@ const CONNECTIONS: usize = 96;
 /// How many launches a GPU can have resident at a time, from compute capability 7.0 on. (A process without MPS has too
 /// few hardware queues to come near this number.)
 const LAUNCHES: usize = 128;
+
+/// The batch kernel. (All its forms would bring code for AMD GPUs into each program.)
+const BATCH: Code = Code::new(&[
+    ("sm_80", tidegate_kernels::BATCH_PTX.as_bytes()),
+    ("sm_90", tidegate_kernels::BATCH_SM_90_PTX.as_bytes()),
+]);
 
 /// The compute capabilities of the GPUs that were started, by their numbers.
 static CAPABILITIES: Mutex<Vec<(usize, (u32, u32))>> = Mutex::new(Vec::new());
@@ -145,24 +152,21 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
         queue_advice: queue_advice(mps),
         sharing_advice: "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE makes it less still",
     };
-    let code = if major >= 9 {
-        tidegate_kernels::BATCH_SM_90_PTX
-    } else {
-        tidegate_kernels::BATCH_PTX
-    };
-    lock(&CAPABILITIES).push((ordinal, (major as u32, minor.max(0) as u32)));
+    let capability = (major as u32, minor.max(0) as u32);
+    lock(&CAPABILITIES).push((ordinal, capability));
     let driver = CudaDriver {
         driver,
         device,
         context,
         pool: own,
         priority,
+        capability,
     };
     Ok(Start {
         // It lives as long as the process, as the context does.
         driver: Box::leak(Box::new(driver)),
         limits,
-        code: code.as_bytes(),
+        code: BATCH,
     })
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_hal::batch::POISON;
+use tidegate_hal::code::Code;
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{DeviceError, StreamConfig};
 use tidegate_hal::memory::{Ptr, Sharing};
@@ -162,7 +163,7 @@ impl GpuDevice {
             })
     }
 
-    pub fn load(&self, code: &[u8]) -> Result<Arc<GpuModule>, DeviceError> {
+    pub fn load(&self, code: &Code<'_>) -> Result<Arc<GpuModule>, DeviceError> {
         GpuModule::load(&self.gpu, code)
     }
 }
@@ -251,6 +252,7 @@ macro_rules! vendor {
             use ::std::sync::Arc;
 
             use $crate::__private::hal::batch::Batch;
+            use $crate::__private::hal::code::Code;
             use $crate::__private::hal::control::Handle;
             use $crate::__private::hal::device::{
                 Device, DeviceError, Fault, Grid, LaunchDevice, Parameters, Stream, StreamConfig,
@@ -374,7 +376,7 @@ macro_rules! vendor {
                 type Module = GpuModule;
                 type Function = GpuFunction;
 
-                fn load(&self, code: &[u8]) -> Result<Arc<GpuModule>, DeviceError> {
+                fn load(&self, code: &Code<'_>) -> Result<Arc<GpuModule>, DeviceError> {
                     self.0.load(code)
                 }
 

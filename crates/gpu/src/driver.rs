@@ -23,6 +23,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use tidegate_hal::code::Code;
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{DeviceError, Priority};
 use tidegate_hal::process::Forked;
@@ -255,8 +256,8 @@ pub struct Start {
     pub driver: &'static dyn Driver,
     /// The device's limits.
     pub limits: Limits,
-    /// The code of the batch kernel, in the form that [`Driver::load`] takes.
-    pub code: &'static [u8],
+    /// The code of the batch kernel.
+    pub code: Code<'static>,
 }
 
 /// A vendor of devices.
@@ -640,13 +641,13 @@ pub unsafe trait Driver: Send + Sync {
     /// See the [contract](Driver#contract-of-callers).
     unsafe fn graph_exec_destroy(&self, exec: GraphExec) -> Result<()>;
 
-    /// Loads code, which stays loaded as long as the process lives.
+    /// Loads the form of the code that suits the device. It stays loaded as long as the process lives.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Code`] for bytes that are no code of this vendor, that are not complete, or that the driver
-    /// refuses.
-    fn load(&self, code: &[u8]) -> Result<Module, DeviceError>;
+    /// [`DeviceError::Unsupported`] if no form suits the device. [`DeviceError::Code`] for bytes that are no code of
+    /// this vendor, that are not complete, or that the driver refuses.
+    fn load(&self, code: &Code<'_>) -> Result<Module, DeviceError>;
 
     /// The kernel of this name, ready to be launched, and the sizes of its parameters in bytes. The sizes are `None` if
     /// neither the driver nor the code says them.

@@ -166,7 +166,7 @@ impl Gpu {
         };
         let variable = |name: &str| std::env::var(name).ok();
         let gates = gates::mode(variable(GATES).as_deref());
-        let module = driver.load(code)?;
+        let module = driver.load(&code)?;
         let (batch, resident) = Self::kernel(driver, module, c"tidegate_batch")?;
         let (reduce, _) = Self::kernel(driver, module, c"tidegate_reduce")?;
         if resident == 0 {

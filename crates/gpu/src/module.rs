@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
+use tidegate_hal::code::Code;
 use tidegate_hal::device::{Call, DeviceError, Grid, Parameters};
 
 use crate::driver::{Doing, ErrorKind, Function, Launch, Module};
@@ -32,7 +33,7 @@ fn symbol(name: &str) -> Result<CString, DeviceError> {
 }
 
 impl GpuModule {
-    pub(crate) fn load(gpu: &Arc<Gpu>, code: &[u8]) -> Result<Arc<Self>, DeviceError> {
+    pub(crate) fn load(gpu: &Arc<Gpu>, code: &Code<'_>) -> Result<Arc<Self>, DeviceError> {
         gpu.idle("loading code")?;
         gpu.enter()?;
         let module = gpu.driver.load(code)?;

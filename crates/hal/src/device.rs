@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::batch::{Batch, Op, Scalar, Tag};
+use crate::code::Code;
 use crate::control::Handle;
 pub use crate::error::DeviceError;
 use crate::memory::{Allocation, Block, Ptr, Sharing};
@@ -414,13 +415,14 @@ pub unsafe trait LaunchDevice: Device {
     /// A function of it; keeps the module loaded.
     type Function: Send + Sync + 'static;
 
-    /// Loads code in a form that the device takes (PTX, a cubin, a fatbin).
+    /// Loads the form of the code that suits the device.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Code`] if the bytes are no code, or not code for the device. [`DeviceError::Busy`] while a stream
-    /// of the device may be waiting, because loading can block behind it.
-    fn load(&self, code: &[u8]) -> Result<Arc<Self::Module>, DeviceError>;
+    /// [`DeviceError::Unsupported`] if no form does. [`DeviceError::Code`] if the form's bytes are no code, or not code
+    /// for the device. [`DeviceError::Busy`] while a stream of the device may be waiting, because loading can block
+    /// behind it.
+    fn load(&self, code: &Code<'_>) -> Result<Arc<Self::Module>, DeviceError>;
 
     /// Finds a function that takes parameters of these sizes, in bytes.
     ///

@@ -1,4 +1,4 @@
-//! Code objects: a check that one is complete and of this device, and the sizes of its kernels' parameters.
+//! Code objects: the one for this device, a check that it is complete, and the sizes of its kernels' parameters.
 //!
 //! The runtime is told no length, and reads as far as the sizes in the code say. It does not tell the parameters of a
 //! kernel. They are in the code object's metadata: a note with a map in the format MessagePack.
@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use object::Endianness;
 use object::elf::{EM_AMDGPU, FileHeader64, NoteType};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use tidegate_hal::code::Code;
 use tidegate_hal::device::DeviceError;
 
 use crate::msgpack::Value;
@@ -25,20 +26,38 @@ const COMPRESSED: &[u8] = b"CCOB";
 
 /// A code object.
 #[derive(Debug)]
-pub(crate) struct Code {
+pub(crate) struct CodeObject {
     /// The ELF file, in words, so that its contents are aligned.
     pub(crate) words: Vec<u64>,
     /// The sizes of each kernel's parameters.
     pub(crate) kernels: HashMap<String, Vec<usize>>,
 }
 
-impl Code {
-    /// Code for an architecture, as the runtime names it: `gfx942`, or `gfx942:sramecc+:xnack-`.
+impl CodeObject {
+    /// The form of some code for an architecture, as the runtime names it: `gfx942`, or `gfx942:sramecc+:xnack-`.
     ///
     /// # Errors
     ///
-    /// A description of the bytes, if they are no code for this architecture, or not complete.
-    pub(crate) fn new(code: &[u8], architecture: &str) -> Result<Self, DeviceError> {
+    /// [`DeviceError::Unsupported`] if there is none, with the targets that there are. [`DeviceError::Code`] if the
+    /// form's bytes are no code, no code for this architecture, or not complete.
+    pub(crate) fn choose(code: &Code<'_>, architecture: &str) -> Result<Self, DeviceError> {
+        let own = code
+            .forms()
+            .iter()
+            .find(|(target, _)| runs(target, architecture));
+        let own = own.map(|(_, form)| *form);
+        let form = own.or_else(|| code.form("hip")).or(code.bytes());
+        let form = form.ok_or_else(|| DeviceError::Unsupported {
+            device: "hip",
+            what: format!(
+                "the GPU's architecture is {architecture}, and there is code for {}",
+                code.targets()
+            ),
+        })?;
+        Self::new(form, architecture)
+    }
+
+    fn new(code: &[u8], architecture: &str) -> Result<Self, DeviceError> {
         let code = if code.starts_with(BUNDLE) {
             entry(code, architecture)
         } else {
@@ -51,7 +70,7 @@ impl Code {
             word[..bytes.len()].copy_from_slice(bytes);
             u64::from_ne_bytes(word)
         });
-        Ok(Code {
+        Ok(CodeObject {
             words: words.collect(),
             kernels,
         })

@@ -10,11 +10,12 @@ use tidegate_gpu::driver::{
     Driver, DriverError, Edge, ErrorKind, Event, Function, Graph, GraphExec, GraphNode, KernelNode,
     Launch, Module, PeerMemory, Result, Stream, WordOp,
 };
+use tidegate_hal::code::Code;
 use tidegate_hal::control::Handle;
 use tidegate_hal::device::{DeviceError, Priority};
 use tidegate_hal::lock;
 
-use crate::code::Code;
+use crate::code::CodeObject;
 
 /// The runtime, as one GPU uses it.
 pub(crate) struct HipDriver {
@@ -434,10 +435,10 @@ unsafe impl Driver for HipDriver {
         told(unsafe { self.hip.graph_exec_destroy(of.0.cast()) })
     }
 
-    fn load(&self, code: &[u8]) -> Result<Module, DeviceError> {
-        let code = Code::new(code, &self.architecture)?;
+    fn load(&self, code: &Code<'_>) -> Result<Module, DeviceError> {
+        let code = CodeObject::choose(code, &self.architecture)?;
         let image = code.words.as_ptr().cast();
-        // SAFETY: `Code::new` has checked that the image contains everything that its headers name. The runtime copies
+        // SAFETY: `CodeObject::choose` has checked that the image contains everything that its headers name. The runtime copies
         // it, and executes nothing. One handle is written, to one that lives.
         let module = made(|module| unsafe { self.hip.module_load_data(module, image) });
         let module = module.map_err(|error| DeviceError::Code(error.to_string()))?;

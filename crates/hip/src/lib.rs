@@ -13,7 +13,7 @@
 //! - `peers.rs`, `life.rs`: memory for peers. Where the runtime can, a peer's mapping owns the memory, as on CUDA.
 //!   Elsewhere a *life file* tells the owner whether a peer still has it mapped, and it is not freed before.
 //! - `start.rs`: a GPU's limits.
-//! - `code.rs`, `msgpack.rs`: a check that a code object is complete, and the parameters of its kernels.
+//! - `code.rs`, `msgpack.rs`: the code object for a GPU, a check that it is complete, and the parameters of its kernels.
 //! - [`interop`]: streams and memory of other HIP libraries.
 //!
 //! # Failure

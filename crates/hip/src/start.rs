@@ -132,15 +132,6 @@ fn full_mask(units: usize) -> Vec<u32> {
     (0..units.max(1)).step_by(32).map(word).collect()
 }
 
-/// The code of the batch kernel for an architecture.
-fn batch(name: &str, architecture: &str) -> Result<&'static [u8], DeviceError> {
-    let kind = architecture.split(':').next().unwrap_or_default();
-    tidegate_kernels::code_object("batch", kind).ok_or_else(|| DeviceError::Unsupported {
-        device: "hip",
-        what: format!("{name} is of the architecture {kind}, for which there is no code"),
-    })
-}
-
 fn start(ordinal: usize) -> Result<Start, DeviceError> {
     let what = "starting the GPU";
     let driver = driver()?;
@@ -150,7 +141,6 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
         .get(ordinal)
         .ok_or_else(|| missing(format!("there is no GPU {ordinal}")))?;
     let (name, architecture) = (text(&own.name), text(&own.gcnArchName));
-    let code = batch(&name, &architecture)?;
     let multiprocessors = own.multiProcessorCount.max(1) as usize;
     let mut device = HipDriver {
         hip: driver,
@@ -190,7 +180,7 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
     Ok(Start {
         driver: device,
         limits,
-        code,
+        code: tidegate_kernels::BATCH,
     })
 }
 

@@ -118,6 +118,42 @@ macro_rules! kernel {
     )*};
 }
 
+/// Includes the compiled forms of one device source, as a constant [`Code`](crate::kernel::Code). The arguments are the
+/// source's path without its ending, and the architectures of AMD GPUs that there is a code object for. A relative path
+/// begins in the folder of the file with the call.
+///
+/// `code!("kernels", gfx90a, gfx942)` includes `kernels.ptx`, `kernels.gfx90a.co` and `kernels.gfx942.co`. To include
+/// other forms, use [`Code::new`](crate::kernel::Code::new).
+///
+/// ```
+/// # macro_rules! code { ($($any:tt)*) => { tidegate::kernel::Code::new(&[]) } }
+/// use tidegate::cuda::prelude::*;
+/// use tidegate::kernel::Code;
+///
+/// const CODE: Code = code!("kernels", gfx90a, gfx942);
+///
+/// fn load(world: &World) -> Result<Module<Gpu>> {
+///     Module::load(world, CODE)
+/// }
+/// ```
+#[macro_export]
+macro_rules! code {
+    ($path:literal $(, $gpu:ident)* $(,)?) => {
+        $crate::kernel::Code::new(&[
+            ("cuda", $crate::__private::include_bytes!($crate::__private::concat!($path, ".ptx"))),
+            $((
+                $crate::__private::stringify!($gpu),
+                $crate::__private::include_bytes!($crate::__private::concat!(
+                    $path,
+                    ".",
+                    $crate::__private::stringify!($gpu),
+                    ".co"
+                )),
+            ),)*
+        ])
+    };
+}
+
 /// The types of parameters, without the lifetimes that a signature does not have.
 #[doc(hidden)]
 #[macro_export]

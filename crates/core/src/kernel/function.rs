@@ -15,6 +15,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use tidegate_hal::code::Code;
 use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
 
 use super::{Argument, Kernel, Lowered, LoweredExclusive, LoweredShared};
@@ -96,15 +97,17 @@ pub struct Launch<'f, D: LaunchDevice, S> {
 }
 
 impl<D: LaunchDevice> Module<D> {
-    /// Loads code in a form that the device accepts. For CUDA that is PTX (text, with or without a final NUL), a cubin
-    /// or a fatbin. Load modules while setting up: the call is refused while a stream of the device may be waiting.
+    /// Loads the form of the code that suits the device. [`code!`](crate::code!) includes all forms of a source. Bytes
+    /// alone are code, too: for CUDA these are PTX (text, with or without a final NUL), a cubin or a fatbin; for HIP,
+    /// a code object, or a bundle of them. Load modules while setting up: the call is refused while a stream of the
+    /// device may be waiting.
     ///
     /// ```
-    /// # use tidegate::cuda::{Cuda, prelude::*};
+    /// # use tidegate::cuda::prelude::*;
     /// # macro_rules! include_bytes { ($file:literal) => { b"" } }
     /// const CODE: &[u8] = include_bytes!("kernels.ptx");
     ///
-    /// fn load(world: &World) -> Result<Module<Cuda>> {
+    /// fn load(world: &World) -> Result<Module<Gpu>> {
     ///     Module::load(world, CODE)
     /// }
     /// ```
@@ -113,13 +116,14 @@ impl<D: LaunchDevice> Module<D> {
     ///
     /// [`Error::Device`](crate::Error::Device) in these cases:
     ///
+    /// - No form suits the device. The error says which GPU it is, and what there is code for.
     /// - The bytes are not code. The error says what they look like.
     /// - The device or its driver does not accept the code, such as PTX of a newer toolkit, or a cubin for other GPUs.
     /// - A stream of the device may be waiting.
-    pub fn load(world: &World<D>, code: &[u8]) -> Result<Self> {
+    pub fn load<'c>(world: &World<D>, code: impl Into<Code<'c>>) -> Result<Self> {
         let device = world.device().clone();
         Ok(Module {
-            raw: device.load(code)?,
+            raw: device.load(&code.into())?,
             device,
         })
     }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use tidegate_gpu::GpuDevice;
 use tidegate_gpu::driver::{Limits, Sharing, Start, Vendor};
+use tidegate_hal::code::Code;
 
 use super::driver::Null;
 
@@ -37,7 +38,7 @@ static VENDOR: Vendor = Vendor {
                 queue_advice: "there are 32".into(),
                 sharing_advice: "there is nothing to be done",
             },
-            code: b"code",
+            code: Code::new(&[]),
         })
     },
 };

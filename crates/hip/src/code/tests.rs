@@ -59,7 +59,7 @@ fn code_object(metadata: &[u8]) -> Vec<u8> {
 }
 
 fn refused(code: &[u8]) -> String {
-    Code::new(code, "gfx942:sramecc+:xnack-")
+    CodeObject::new(code, "gfx942:sramecc+:xnack-")
         .unwrap_err()
         .to_string()
 }
@@ -83,7 +83,7 @@ fn bundle(entries: &[(&str, &[u8])]) -> Vec<u8> {
 #[test]
 fn metadata_says_the_sizes_that_a_caller_passes() {
     let code = code_object(&note());
-    let made = Code::new(&code, "gfx90a").unwrap();
+    let made = CodeObject::new(&code, "gfx90a").unwrap();
     assert_eq!(made.kernels["first"], [8, 4, 80]);
     assert_eq!(made.kernels["second"], []);
     assert_eq!(made.words.len(), code.len().div_ceil(8));
@@ -122,7 +122,7 @@ fn a_bundle_has_code_for_the_architecture_or_is_refused() {
         let name = format!("hipv4-amdgcn-amd-amdhsa--{target}");
         let other = ("hipv4-amdgcn-amd-amdhsa--gfx90a", &b"other"[..]);
         let bytes = bundle(&[host, other, (&name, &code)]);
-        let made = Code::new(&bytes, "gfx942:sramecc+:xnack-").unwrap();
+        let made = CodeObject::new(&bytes, "gfx942:sramecc+:xnack-").unwrap();
         assert_eq!(made.kernels.len(), 2, "{target}");
         for len in BUNDLE.len()..bytes.len() {
             refused(&bytes[..len]);
@@ -143,15 +143,43 @@ fn a_bundle_has_code_for_the_architecture_or_is_refused() {
 }
 
 #[test]
+fn an_architecture_gets_its_own_form() {
+    let code = code_object(&note());
+    let second = code_object(&[[0x81].as_slice(), b"\xaeamdhsa.kernels\x90"].concat());
+    let kernels = |forms: &[(&str, &[u8])], architecture: &str| {
+        CodeObject::choose(&Code::new(forms), architecture).map(|made| made.kernels.len())
+    };
+    let forms: [(&str, &[u8]); 4] = [
+        ("cuda", b"text"),
+        ("gfx942:xnack+", &second),
+        ("gfx942", &code),
+        ("hip", &second),
+    ];
+    assert_eq!(kernels(&forms, "gfx942:sramecc+:xnack-").unwrap(), 2);
+    assert_eq!(kernels(&forms, "gfx942:sramecc+:xnack+").unwrap(), 0);
+    assert_eq!(kernels(&forms, "gfx90a").unwrap(), 0);
+    let bytes = CodeObject::choose(&(&code).into(), "gfx90a").unwrap();
+    assert_eq!(bytes.kernels.len(), 2);
+    let error = kernels(&forms[..3], "gfx000:sramecc+").unwrap_err();
+    assert!(matches!(
+        error,
+        DeviceError::Unsupported { device: "hip", .. }
+    ));
+    let error = error.to_string();
+    let needs = "is gfx000:sramecc+, and there is code for cuda, gfx942:xnack+, gfx942";
+    assert!(error.contains(needs), "{error}");
+}
+
+#[test]
 fn the_committed_code_objects_are_read() {
     let parameter = [size_of::<tidegate_gpu::layout::LaunchParameter>()];
     for kind in ["gfx90a", "gfx942", "gfx950", "gfx1100"] {
-        let code = |source| tidegate_kernels::code_object(source, kind).expect("it is committed");
-        let batch = Code::new(code("batch"), &format!("{kind}:xnack-")).unwrap();
+        let batch = &tidegate_kernels::BATCH;
+        let batch = CodeObject::choose(batch, &format!("{kind}:xnack-")).unwrap();
         for kernel in ["tidegate_batch", "tidegate_reduce"] {
             assert_eq!(batch.kernels[kernel], parameter, "{kind}");
         }
-        let examples = Code::new(code("examples"), kind).unwrap();
+        let examples = CodeObject::choose(&tidegate_kernels::EXAMPLES, kind).unwrap();
         assert!(!examples.kernels.is_empty(), "{kind}");
         assert!(
             examples

@@ -14,20 +14,6 @@ fn a_mask_has_all_units() {
 }
 
 #[test]
-fn an_architecture_without_code_is_named() {
-    let error = batch("A Card", "gfx000:sramecc+").unwrap_err();
-    assert!(matches!(
-        error,
-        DeviceError::Unsupported { device: "hip", .. }
-    ));
-    let error = error.to_string();
-    assert!(
-        error.contains("A Card is of the architecture gfx000, for"),
-        "{error}"
-    );
-}
-
-#[test]
 fn a_device_without_a_uuid_has_its_place() {
     // SAFETY: zeros are a value of it, which has numbers and an address.
     let mut properties: sys::hipDeviceProp_tR0600 = unsafe { MaybeUninit::zeroed().assume_init() };
