@@ -6,7 +6,7 @@
 //! have the same bits on all ranks, so all ranks leave the loop at the same iteration.
 //!
 //! The matrix is the Laplacian of a graph, shifted a little (`cg/mesh.rs`). Rank 0 knows the whole mesh, and checks the
-//! solution. `cg_cuda` is the same on GPUs.
+//! solution. `cg_gpu` is the same on GPUs.
 //!
 //! Run it with `cargo run --example cg`, or on 8 ranks:
 //! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/cg`.

@@ -5,7 +5,7 @@
 //! it.
 //!
 //! Run it with `cargo run --example halo2d`, or on 8 ranks: `cargo run -p tidegate-cli -- run -n 8
-//! target/debug/examples/halo2d`. `halo2d_cuda` is the same on GPUs.
+//! target/debug/examples/halo2d`. `halo2d_gpu` is the same on GPUs.
 
 #[path = "halo2d/block.rs"]
 mod block;

@@ -13,7 +13,7 @@
 //! ranks, and each rank compares its block with a serial run.
 //!
 //! Run it with `cargo run --example heat3d`, or on 8 ranks: `cargo run -p tidegate-cli -- run -n 8
-//! target/debug/examples/heat3d`. `heat3d_cuda` is the same on GPUs. Both share the solver (`heat3d/solver.rs`), and
+//! target/debug/examples/heat3d`. `heat3d_gpu` is the same on GPUs. Both share the solver (`heat3d/solver.rs`), and
 //! each device has a file with its prelude and its kernels.
 
 #[path = "heat3d/block.rs"]

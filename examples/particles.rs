@@ -8,7 +8,7 @@
 //! where they should be.
 //!
 //! Run it with `cargo run --example particles`, or on 8 ranks: `cargo run -p tidegate-cli -- run -n 8
-//! target/debug/examples/particles`. `particles_cuda` is the same on GPUs. Both share the steps (`particles/swarm.rs`),
+//! target/debug/examples/particles`. `particles_gpu` is the same on GPUs. Both share the steps (`particles/swarm.rs`),
 //! and each device has a file with its prelude and its kernels.
 
 #[path = "particles/host.rs"]

@@ -6,7 +6,7 @@
 //! at home on different streams, too: here blocks leave from one stream and arrive on the other.
 //!
 //! Run it with `cargo run --example pipeline`, or on 8 ranks:
-//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/pipeline`. `pipeline_cuda` is the same on GPUs.
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/pipeline`. `pipeline_gpu` is the same on GPUs.
 
 use tidegate::host::prelude::*;
 

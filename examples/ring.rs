@@ -2,7 +2,7 @@
 //! came.
 //!
 //! Run it with `cargo run --example ring`, or on 8 ranks: `cargo run -p tidegate-cli -- run -n 8
-//! target/debug/examples/ring`. `ring_cuda` is the same on GPUs.
+//! target/debug/examples/ring`. `ring_gpu` is the same on GPUs.
 
 use tidegate::host::prelude::*;
 

@@ -10,7 +10,7 @@
 //! cannot record while a stream waits.
 //!
 //! Run it with `cargo run --example solvers_tokio`, or on 4 ranks: `cargo run -p tidegate-cli -- run -n 4
-//! target/debug/examples/solvers_tokio`. `solvers_tokio_cuda` is the same on GPUs. Both share the solvers
+//! target/debug/examples/solvers_tokio`. `solvers_tokio_gpu` is the same on GPUs. Both share the solvers
 //! (`solvers_tokio/rods.rs`), and each device has a file with its prelude and its kernel.
 
 #[path = "solvers_tokio/host.rs"]

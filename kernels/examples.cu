@@ -1,6 +1,6 @@
 // ptx: compute_80
 //
-// The kernels of the examples on GPUs (`examples/*_cuda.rs`), as a user would write them.
+// The kernels of the examples on GPUs (`examples/*_gpu.rs`), as a user would write them.
 //
 // # Model
 //

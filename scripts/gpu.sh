@@ -31,8 +31,9 @@ cd "$(dirname "$0")/.." || exit 2
 device=${DEVICE:-cuda}
 over_cuda=${OVER_CUDA:-no}
 case $device in
-    cuda | host) features=() tests=gpu ;;
-    hip) features=(--features tidegate/hip) tests=gpu_hip ;;
+    cuda | host) features=() examples=() tests=gpu ;;
+    # The examples are for the first vendor that they are built with.
+    hip) features=(--features tidegate/hip) examples=(--no-default-features --features hip,fabric) tests=gpu_hip ;;
     *) echo "gpu.sh: DEVICE is cuda, hip or host, not $device" >&2; exit 2 ;;
 esac
 
@@ -50,7 +51,8 @@ pack() {
     local faces gpu
     faces=$(built bench faces) && gpu=$(built test "$tests") || exit 2
     [ -n "$faces" ] && [ -n "$gpu" ] || { echo "gpu.sh: the build failed" >&2; exit 2; }
-    cargo build --release -p tidegate -p tidegate-cli "${features[@]}" --bins --examples >&2 || exit 2
+    cargo build --release -p tidegate-cli --bins >&2 || exit 2
+    cargo build --release -p tidegate "${examples[@]}" --examples >&2 || exit 2
     cp "$faces" "$1/faces" && cp "$gpu" "$1/gpu" || exit 2
     # Relative to the benchmark, since cargo's folder may be anywhere.
     cp "$(dirname "$faces")/../tidegate" "$(dirname "$faces")"/../examples/*_gpu "$1" || exit 2

@@ -1,8 +1,8 @@
 //! NVIDIA GPUs: the same names as [`host`](crate::host), and what only CUDA has.
 //!
 //! A program for GPUs differs from one for the host by its prelude and its kernels: compare `examples/ring.rs` with
-//! `examples/ring_cuda.rs`. To write a program for both, put what differs into one file for each device, as
-//! `examples/heat3d/host.rs` and `cuda.rs` do. The rest, `examples/heat3d/solver.rs`, uses only what both devices have:
+//! `examples/ring_gpu.rs`. To write a program for both, put what differs into one file for each device, as
+//! `examples/heat3d/host.rs` and `gpu.rs` do. The rest, `examples/heat3d/solver.rs`, uses only what both devices have:
 //!
 //! | on the host only | on both |
 //! |---|---|

@@ -1,7 +1,8 @@
 //! AMD GPUs: the same names as [`host`](crate::host), and what only HIP has. **No AMD GPU has run it yet.**
 //!
-//! A program for AMD's GPUs differs from one for NVIDIA's by its prelude and the code that it loads: a code object for
-//! each architecture (`hipcc --genco`), or a bundle of them. Each GPU is used by one process of a job. Other libraries
+//! A program for AMD's GPUs differs from one for NVIDIA's by its prelude: compare the first lines of
+//! `examples/ring_gpu.rs`. Its [`Code`](crate::kernel::Code) has code objects: one for each architecture
+//! (`hipcc --genco`), or a bundle of them. Each GPU is used by one process of a job. Other libraries
 //! of the process must not use HIP's null stream, which would wait for the streams here.
 //! [`guide::gpus`](crate::guide::gpus) says the rest.
 //!

@@ -1,4 +1,4 @@
-//! The problem of `cg` and `cg_cuda`: the mesh, one rank's piece of it, and the required accuracy.
+//! The problem of `cg` and `cg_gpu`: the mesh, one rank's piece of it, and the required accuracy.
 
 use std::collections::{BTreeMap, BTreeSet};
 

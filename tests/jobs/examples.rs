@@ -135,7 +135,7 @@ fn between_two_nodes() {
     }
 }
 
-/// How many iterations `cg`, or `cg_cuda`, takes.
+/// How many iterations `cg`, or `cg_gpu`, takes.
 fn cg_iterations(name: &str, ranks: usize) -> u64 {
     let texts = run(name, ranks);
     let begins = format!("{ranks} ranks, 1500 vertices: ");
@@ -193,7 +193,7 @@ fn sizes_on_gpus() -> Vec<usize> {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn ring_on_gpus() {
     for ranks in sizes_on_gpus() {
-        assert_eq!(run("ring_cuda", ranks), run("ring", ranks));
+        assert_eq!(run("ring_gpu", ranks), run("ring", ranks));
     }
 }
 
@@ -202,7 +202,7 @@ fn ring_on_gpus() {
 fn halo2d_on_gpus() {
     for ranks in sizes_on_gpus() {
         // They have the same sweeps, and the same error in the end.
-        assert_eq!(run("halo2d_cuda", ranks), run("halo2d", ranks));
+        assert_eq!(run("halo2d_gpu", ranks), run("halo2d", ranks));
     }
 }
 
@@ -211,7 +211,7 @@ fn halo2d_on_gpus() {
 fn cg_on_gpus() {
     let on_gpus = sizes_on_gpus().into_iter();
     let mut all: Vec<_> = on_gpus
-        .map(|ranks| cg_iterations("cg_cuda", ranks))
+        .map(|ranks| cg_iterations("cg_gpu", ranks))
         .collect();
     all.push(cg_iterations("cg", 1));
     about_as_many(&all);
@@ -221,7 +221,7 @@ fn cg_on_gpus() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn pipeline_on_gpus() {
     for ranks in sizes_on_gpus() {
-        assert_eq!(run("pipeline_cuda", ranks), run("pipeline", ranks));
+        assert_eq!(run("pipeline_gpu", ranks), run("pipeline", ranks));
     }
 }
 
@@ -230,7 +230,7 @@ fn pipeline_on_gpus() {
 fn heat3d_on_gpus() {
     for ranks in sizes_on_gpus() {
         // They have the same bits, and so the same steps.
-        assert_eq!(run("heat3d_cuda", ranks), run("heat3d", ranks));
+        assert_eq!(run("heat3d_gpu", ranks), run("heat3d", ranks));
     }
 }
 
@@ -238,7 +238,7 @@ fn heat3d_on_gpus() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn particles_on_gpus() {
     for ranks in sizes_on_gpus() {
-        assert_eq!(run("particles_cuda", ranks), run("particles", ranks));
+        assert_eq!(run("particles_gpu", ranks), run("particles", ranks));
     }
 }
 
@@ -246,10 +246,7 @@ fn particles_on_gpus() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn solvers_on_gpus() {
     for ranks in sizes_on_gpus() {
-        assert_eq!(
-            run("solvers_tokio_cuda", ranks),
-            run("solvers_tokio", ranks)
-        );
+        assert_eq!(run("solvers_tokio_gpu", ranks), run("solvers_tokio", ranks));
     }
 }
 
@@ -260,11 +257,11 @@ fn between_two_nodes_on_gpus() {
         return;
     }
     for name in ["particles", "solvers_tokio"] {
-        let on_gpus = format!("{name}_cuda");
+        let on_gpus = format!("{name}_gpu");
         assert_eq!(run_between_nodes(&on_gpus, 1), run(name, 2));
     }
     // Its window is by range, and GPU data goes to NICs through memory of the host. So each rank gets an error.
-    let job = Job::new(program("heat3d_cuda"), 2).nodes(Nodes::split(2, 1));
+    let job = Job::new(program("heat3d_gpu"), 2).nodes(Nodes::split(2, 1));
     let job = job.env(Choice::PROVIDER, tcp()).output(Output::Captured);
     for rank in job.run().unwrap().ranks {
         let errors = String::from_utf8_lossy(&rank.stderr);
@@ -282,13 +279,13 @@ fn without_a_gpu_they_say_so() {
         return;
     }
     for name in [
-        "ring_cuda",
-        "halo2d_cuda",
-        "pipeline_cuda",
-        "cg_cuda",
-        "heat3d_cuda",
-        "particles_cuda",
-        "solvers_tokio_cuda",
+        "ring_gpu",
+        "halo2d_gpu",
+        "pipeline_gpu",
+        "cg_gpu",
+        "heat3d_gpu",
+        "particles_gpu",
+        "solvers_tokio_gpu",
     ] {
         let ended = Command::new(program(name)).output().unwrap();
         let errors = String::from_utf8_lossy(&ended.stderr);

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::args::Args;
+use crate::changed;
 use crate::command::{Cmd, cmd};
 use crate::need::Need;
 use crate::process;
@@ -63,6 +64,16 @@ const FACES: &[(&str, &str, &str, Tier)] = &[
         "--nodes 4x1 --netns --provider sockets --compute",
         Tier::Deep,
     ),
+];
+
+/// The examples that run on AMD's GPUs, beside the ring.
+const HIP_EXAMPLES: [&str; 6] = [
+    "cg_gpu",
+    "halo2d_gpu",
+    "heat3d_gpu",
+    "particles_gpu",
+    "pipeline_gpu",
+    "solvers_tokio_gpu",
 ];
 
 /// The row of the table.
@@ -118,18 +129,36 @@ fn build(root: &Path) -> Vec<Cmd> {
     ]
 }
 
-/// A program for AMD's GPUs, on 4 ranks: memory for peers is whole, or has names.
-fn hip(root: &Path, named: bool) -> Cmd {
-    let launcher = root.join("target/debug/tidegate");
-    let runner = format!("[{launcher:?}, \"run\", \"-n\", \"4\"]");
-    let ring = cmd("cargo run --quiet --features hip --example ring_hip --config")
-        .arg(format!("target.'cfg(all())'.runner = {runner}"))
-        .env("TIDEGATE_OVER_CUDA", root.join("kernels"));
+/// A program for AMD's GPUs: memory for peers is whole, or has names.
+fn hip(root: &Path, program: Cmd, named: bool) -> Cmd {
+    let program = program.env("TIDEGATE_OVER_CUDA", root.join("kernels"));
     if named {
-        ring.env("TIDEGATE_OVER_CUDA_NAMED", "1")
+        program.env("TIDEGATE_OVER_CUDA_NAMED", "1")
     } else {
-        ring
+        program
     }
+}
+
+/// The examples for AMD's GPUs, on 4 ranks. Only a deep run has all of them with both kinds of memory; other runs have
+/// the ring, and a third of the others.
+fn hip_examples(scope: &Scope) -> Result<Vec<Cmd>, String> {
+    let launcher = scope.root.join("target/debug/tidegate");
+    let runner = format!("[{launcher:?}, \"run\", \"-n\", \"4\"]");
+    let example = |name: &str, named: bool| {
+        let run = cmd("cargo run --quiet -p tidegate --no-default-features --features hip,fabric");
+        let run = run.arg("--example").arg(name).arg("--config");
+        let run = run.arg(format!("target.'cfg(all())'.runner = {runner}"));
+        hip(&scope.root, run, named)
+    };
+    let turn = changed::turn(&scope.root, 3)?;
+    let is_whole = scope.tier == Tier::Deep;
+    let mut all = Vec::from([false, true].map(|named| example("ring_gpu", named)));
+    for (at, name) in HIP_EXAMPLES.iter().enumerate() {
+        let kinds = [false, true].into_iter();
+        let kinds = kinds.filter(|named| is_whole || at % 3 == turn && *named == (at < 3));
+        all.extend(kinds.map(|named| example(name, named)));
+    }
+    Ok(all)
 }
 
 /// The command that compiles the machine, with all kernels in it, and more sources.
@@ -184,7 +213,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     all.push(over(cmd(
         "cargo test -p tidegate --test jobs -- --ignored examples::",
     )));
-    all.extend([false, true].map(|named| over(hip(&scope.root, named))));
+    all.extend(hip_examples(scope)?.into_iter().map(over));
     let rows = FACES.iter().filter(|(.., tier)| *tier <= scope.tier);
     all.extend(rows.map(|(gpus, grid, more, _)| {
         let faces = cmd("cargo bench --quiet --bench faces").args(PRODUCT);

@@ -43,7 +43,7 @@ pub enum LoadError {
         symbol: &'static str,
     },
     /// The runtime is older than this crate can use.
-    #[error("{library} is found and too old: it is HIP {}, and {} is needed (ROCm {0} or newer)", version_text(*.found), version_text(*.needed))]
+    #[error("{library} is found and too old: it is HIP {}, and {} is needed (ROCm {1} or newer)", version_text(*.found), version_text(*.needed))]
     TooOld {
         /// The library.
         library: String,

@@ -2,20 +2,22 @@
 //! neighbour. The other digests the blocks of the left neighbour, together with the block that was made here.
 //!
 //! A block is *handed off* from the stream that made it to the stream that digests it, and back. That is an event
-//! between two CUDA streams, and the host waits for neither. `ring_cuda` explains how kernels are declared.
+//! between two streams, and the host waits for neither. `ring_gpu` explains how kernels are declared.
 //!
-//! Run it with `cargo run --example pipeline_cuda`, or on 8 ranks:
-//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/pipeline_cuda`.
+//! Run it with `cargo run --example pipeline_gpu`, or on 8 ranks:
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/pipeline_gpu`.
 
+#[cfg(feature = "cuda")]
 use tidegate::cuda::prelude::*;
-use tidegate::kernel::Module;
+#[cfg(not(feature = "cuda"))]
+use tidegate::hip::prelude::*;
 
 /// Numbers in a block.
 const LEN: usize = 4096;
 /// The number of blocks.
 const BLOCKS: u64 = 200;
 
-const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
+const CODE: Code = code!("../kernels/examples", gfx90a, gfx942, gfx950, gfx1100);
 
 tidegate::kernel! {
     /// `x[i] = value`.

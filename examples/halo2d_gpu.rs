@@ -1,20 +1,21 @@
 //! `halo2d` on GPUs: a Jacobi solver on a two-dimensional grid that is distributed over all ranks.
 //!
-//! Its numbers have the same bits as on the host. It compares them with the known answer. `ring_cuda` explains how
+//! Its numbers have the same bits as on the host. It compares them with the known answer. `ring_gpu` explains how
 //! kernels are declared.
 //!
-//! Run it with `cargo run --example halo2d_cuda`, or on 8 ranks:
-//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/halo2d_cuda`.
+//! Run it with `cargo run --example halo2d_gpu`, or on 8 ranks:
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/halo2d_gpu`.
 
 #[path = "halo2d/block.rs"]
 mod block;
 
 use block::{Block, N, TOLERANCE};
-use tidegate::cuda::Cuda;
+#[cfg(feature = "cuda")]
 use tidegate::cuda::prelude::*;
-use tidegate::kernel::Module;
+#[cfg(not(feature = "cuda"))]
+use tidegate::hip::prelude::*;
 
-const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
+const CODE: Code = code!("../kernels/examples", gfx90a, gfx942, gfx950, gfx1100);
 
 /// Where a neighbour's data belongs, in the form that the kernel reads: the first ghost cell, and the distance from
 /// each to the next.
@@ -41,8 +42,8 @@ tidegate::kernel! {
 }
 
 struct Kernels {
-    fill_ghosts: fill_ghosts<Cuda>,
-    sweep: sweep<Cuda>,
+    fill_ghosts: fill_ghosts<Gpu>,
+    sweep: sweep<Gpu>,
 }
 
 impl Kernels {

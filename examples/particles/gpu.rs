@@ -1,22 +1,25 @@
 //! The prelude and the kernels for GPUs, with sources in `kernels/examples.cu`.
 
 use prelude::*;
+#[cfg(feature = "cuda")]
 pub(crate) use tidegate::cuda::prelude;
+#[cfg(not(feature = "cuda"))]
+pub(crate) use tidegate::hip::prelude;
 
 use crate::particle::Particle;
 
-const CODE: &[u8] = include_bytes!("../../kernels/examples.ptx");
+const CODE: Code = code!("../../kernels/examples", gfx90a, gfx942, gfx950, gfx1100);
 
 /// The number of threads that go through a list.
 const THREADS: usize = 1024;
 
 tidegate::kernel! {
-    /// The device code.
+    /// The kernels.
     ///
     /// # Safety
     ///
     /// The module is `examples.cu`.
-    unsafe struct Code {
+    unsafe struct Functions {
         /// Makes three lists empty.
         fn clear = "clear_lists"(stay: &mut [Particle], left: &mut [Particle], right: &mut [Particle]);
         /// Moves each particle to one of three lists.
@@ -31,15 +34,15 @@ tidegate::kernel! {
 }
 
 pub(crate) struct Kernels {
-    code: Code<Cuda>,
+    functions: Functions<Gpu>,
 }
 
 impl Kernels {
     pub(crate) fn new(world: &World) -> Result<Self> {
         let module = Module::load(world, CODE)?;
         // SAFETY: it is `examples.cu`.
-        let code = unsafe { Code::bind(&module) }?;
-        Ok(Kernels { code })
+        let functions = unsafe { Functions::bind(&module) }?;
+        Ok(Kernels { functions })
     }
 
     /// Moves each particle to the list of those that stay or to one of those that leave, and writes the lengths of the
@@ -53,12 +56,12 @@ impl Kernels {
         right: &mut Region<Particle, On<'s>>,
         lengths: &mut Region<u64, On<'s>>,
     ) -> Result<()> {
-        let (clear, advance) = (&self.code.clear, &self.code.advance);
+        let (clear, advance) = (&self.functions.clear, &self.functions.advance);
         s.launch(clear.threads(1, 32), (&mut *stay, &mut *left, &mut *right))?;
         let lists = (own, stay, &mut *left, &mut *right);
         s.launch(advance.threads(THREADS, 128), lists)?;
         let said = (&*left, &*right, lengths);
-        s.launch(self.code.lengths.threads(1, 32), said)
+        s.launch(self.functions.lengths.threads(1, 32), said)
     }
 
     /// Adds the particles that came.
@@ -68,7 +71,7 @@ impl Kernels {
         came: InboxView<'_, 's, Particle>,
         own: &mut Region<Particle, On<'s>>,
     ) -> Result<()> {
-        s.launch(self.code.arrive.threads(THREADS, 128), (came, own))
+        s.launch(self.functions.arrive.threads(THREADS, 128), (came, own))
     }
 
     /// Computes the number of particles and the sum of their ids.
@@ -78,6 +81,6 @@ impl Kernels {
         own: &Region<Particle, On<'s>>,
         sums: &mut Region<u64, On<'s>>,
     ) -> Result<()> {
-        s.launch(self.code.count.threads(128, 128), (own, sums))
+        s.launch(self.functions.count.threads(128, 128), (own, sums))
     }
 }

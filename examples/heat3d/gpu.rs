@@ -1,17 +1,20 @@
 //! The prelude and the kernels for GPUs, with sources in `kernels/examples.cu`.
 
 use prelude::*;
+#[cfg(feature = "cuda")]
 pub(crate) use tidegate::cuda::prelude;
+#[cfg(not(feature = "cuda"))]
+pub(crate) use tidegate::hip::prelude;
 
-const CODE: &[u8] = include_bytes!("../../kernels/examples.ptx");
+const CODE: Code = code!("../../kernels/examples", gfx90a, gfx942, gfx950, gfx1100);
 
 tidegate::kernel! {
-    /// The device code.
+    /// The kernels.
     ///
     /// # Safety
     ///
     /// The module is `examples.cu`.
-    unsafe struct Code {
+    unsafe struct Functions {
         fn inner = "heat_inner"(u: &[f64], next: &mut [f64], sides: Plain<Sides>);
         fn outer = "heat_outer"(ghosts: &[f64], u: &[f64], next: &mut [f64], sides: Plain<Sides>);
         fn change = "largest_change"(u: &[f64], before: &[f64], parts: &mut [f64]);
@@ -25,7 +28,7 @@ struct Sides([u64; 3]);
 
 /// The kernels, for blocks of these sides.
 pub(crate) struct Kernels {
-    code: Code<Cuda>,
+    functions: Functions<Gpu>,
     sides: Sides,
     elements: usize,
 }
@@ -38,7 +41,7 @@ impl Kernels {
         let module = Module::load(world, CODE)?;
         Ok(Kernels {
             // SAFETY: it is `examples.cu`.
-            code: unsafe { Code::bind(&module) }?,
+            functions: unsafe { Functions::bind(&module) }?,
             sides: Sides(dims.map(|dim| dim as u64)),
             elements: dims.iter().product(),
         })
@@ -51,7 +54,7 @@ impl Kernels {
         u: &Region<f64, On<'s>>,
         next: &mut Region<f64, On<'s>>,
     ) -> Result<()> {
-        let kernel = self.code.inner.threads(self.elements, 128);
+        let kernel = self.functions.inner.threads(self.elements, 128);
         s.launch(kernel, (u, next, Plain(self.sides)))
     }
 
@@ -63,7 +66,7 @@ impl Kernels {
         u: &Region<f64, On<'s>>,
         next: &mut Region<f64, On<'s>>,
     ) -> Result<()> {
-        let kernel = self.code.outer.threads(self.elements, 128);
+        let kernel = self.functions.outer.threads(self.elements, 128);
         s.launch(kernel, (ghosts, u, next, Plain(self.sides)))
     }
 
@@ -75,7 +78,7 @@ impl Kernels {
         before: &Region<f64, On<'s>>,
         change: &mut Region<f64, On<'s>>,
     ) -> Result<()> {
-        let kernel = self.code.change.threads(Self::CHANGES * 128, 128);
+        let kernel = self.functions.change.threads(Self::CHANGES * 128, 128);
         s.launch(kernel, (u, before, change))
     }
 }

@@ -3,20 +3,22 @@
 //!
 //! The step is the same. Three things differ. Types name the device. A kernel is a function of device code
 //! (`kernels/examples.cu`), declared once, with the contract that lets safe code launch it. And the host reads a region
-//! by copying it. The ranks take the GPUs in turn.
+//! by copying it. The ranks take the GPUs in turn. It is one text for GPUs of NVIDIA and of AMD, which no AMD GPU has run
+//! yet: they differ by the prelude.
 //!
-//! Run it with `cargo run --example ring_cuda`, or on 8 ranks:
-//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/ring_cuda`.
+//! Run it with `cargo run --example ring_gpu`, or on 8 ranks:
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/ring_gpu`.
 
-use tidegate::cuda::Cuda;
+#[cfg(feature = "cuda")]
 use tidegate::cuda::prelude::*;
-use tidegate::kernel::Module;
+#[cfg(not(feature = "cuda"))]
+use tidegate::hip::prelude::*;
 
 /// Numbers of each rank.
 const LEN: usize = 1000;
 
-/// The device code, as text that the driver compiles. `cargo xtask kernels` makes it; any PTX will do.
-const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
+/// The device code: PTX for NVIDIA GPUs, and a code object for each kind of AMD GPU. `cargo xtask kernels` makes them.
+const CODE: Code = code!("../kernels/examples", gfx90a, gfx942, gfx950, gfx1100);
 
 tidegate::kernel! {
     /// `x += 1`.
@@ -35,8 +37,8 @@ tidegate::kernel! {
 
 /// The bound functions: launching one with other arguments does not compile.
 struct Kernels {
-    increment: increment<Cuda>,
-    compare: compare<Cuda>,
+    increment: increment<Gpu>,
+    compare: compare<Gpu>,
 }
 
 impl Kernels {
@@ -103,7 +105,7 @@ fn run() -> Result<()> {
         to_right,
     };
 
-    let (graph, ring) = s.capture(ring, |s, ring| step(&kernels, s, ring))?; // a CUDA graph
+    let (graph, ring) = s.capture(ring, |s, ring| step(&kernels, s, ring))?; // a graph of the driver
     let ring = graph.replay(&s, ring, 1_000)?; // and eager steps may go between replays:
     let ring = step(&kernels, &s, ring)?;
 

@@ -1,11 +1,11 @@
 //! `cg` on GPUs: conjugate gradients on an unstructured mesh that is cut in pieces.
 //!
 //! The whole iteration is recorded: the puts between pieces, which gather by lists of indices; four kernels; and both
-//! sums over all ranks. So the host waits once in 20 iterations, to look at the residual. `ring_cuda` explains how
+//! sums over all ranks. So the host waits once in 20 iterations, to look at the residual. `ring_gpu` explains how
 //! kernels are declared.
 //!
-//! Run it with `cargo run --example cg_cuda`, or on 8 ranks:
-//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/cg_cuda`.
+//! Run it with `cargo run --example cg_gpu`, or on 8 ranks:
+//! `cargo run -p tidegate-cli -- run -n 8 target/debug/examples/cg_gpu`.
 
 #[path = "cg/mesh.rs"]
 mod mesh;
@@ -13,11 +13,12 @@ mod mesh;
 use std::time::Instant;
 
 use mesh::{LOOK, Mesh, Piece, Rows, SMALL, VERTICES};
-use tidegate::cuda::Cuda;
+#[cfg(feature = "cuda")]
 use tidegate::cuda::prelude::*;
-use tidegate::kernel::Module;
+#[cfg(not(feature = "cuda"))]
+use tidegate::hip::prelude::*;
 
-const CODE: &[u8] = include_bytes!("../kernels/examples.ptx");
+const CODE: Code = code!("../kernels/examples", gfx90a, gfx942, gfx950, gfx1100);
 
 /// The threads of a block, as in the kernels.
 const BLOCK: usize = 128;
@@ -53,10 +54,10 @@ tidegate::kernel! {
 }
 
 struct Kernels {
-    take_foreign: take_foreign<Cuda>,
-    multiply_rows: multiply_rows<Cuda>,
-    step_along: step_along<Cuda>,
-    turn: turn<Cuda>,
+    take_foreign: take_foreign<Gpu>,
+    multiply_rows: multiply_rows<Gpu>,
+    step_along: step_along<Gpu>,
+    turn: turn<Gpu>,
 }
 
 impl Kernels {
