@@ -1,20 +1,18 @@
 //! The calls of the CUDA driver.
 
 use std::ffi::{CStr, c_void};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
 use tidegate_ffi::cuda::{
-    self, AccessDesc, AllocationProp, Context, CudaError, Device, DevicePtr, EventFlags,
-    GraphFlags, HostFlags, LaunchConfig, MemHandle, MemOp, P2pAttribute, PointerAttribute, Pool,
-    RegisterFlags,
+    self, AccessDesc, AllocationProp, Context, Device, DevicePtr, EventFlags, GraphFlags,
+    HostFlags, LaunchConfig, MemHandle, MemOp, P2pAttribute, PointerAttribute, Pool, RegisterFlags,
 };
 use tidegate_gpu::driver::{
-    Dependency, Doing as _, Driver, DriverError, Edge, ErrorKind, Event, Function, Graph,
-    GraphExec, GraphNode, KernelNode, Launch, Module, PeerMemory, Result, Stream, WordOp,
+    Dependency, Doing as _, Driver, Edge, Event, Function, Graph, GraphExec, GraphNode, KernelNode,
+    Launch, Module, PeerMemory, Result, Stream, WordOp, no_atomics, told, whole_units,
 };
 use tidegate_hal::code::Code;
-use tidegate_hal::control::Handle;
 use tidegate_hal::device::{DeviceError, Priority};
 
 use crate::code::{Loadable, choose};
@@ -31,66 +29,28 @@ pub(crate) struct CudaDriver {
     pub(crate) capability: (u32, u32),
 }
 
-/// The error, in the words of `tidegate-gpu`.
-#[cold]
-pub(crate) fn driver_error(error: CudaError) -> DriverError {
-    let kind = if error.is_forked() {
-        ErrorKind::Forked
-    } else if error.is_out_of_memory() {
-        ErrorKind::OutOfMemory
-    } else if error.is_not_supported() {
-        ErrorKind::Unsupported
-    } else if error.is_invalid_value() {
-        ErrorKind::Invalid
-    } else if error.is_already_registered() {
-        ErrorKind::AlreadyRegistered
-    } else if error.is_capture_error() {
-        ErrorKind::Capture
-    } else if error.is_context_lost() {
-        ErrorKind::ContextLost
-    } else {
-        ErrorKind::Other
-    };
-    DriverError {
-        device: "cuda",
-        kind,
-        text: error.to_string(),
-    }
-}
-
-/// The result of a call, in the words of `tidegate-gpu`.
-fn told<T>(result: cuda::Result<T>) -> Result<T> {
-    result.map_err(driver_error)
-}
-
 // The handles of both crates are the driver's own values.
 
-fn stream(stream: Stream) -> cuda::Stream {
-    cuda::Stream::from_raw(stream.0.cast())
+macro_rules! own {
+    ($($own:ident: $Handle:ident;)*) => {$(
+        fn $own(handle: $Handle) -> cuda::$Handle {
+            cuda::$Handle::from_raw(handle.0.cast())
+        }
+    )*};
 }
 
-fn event(event: Event) -> cuda::Event {
-    cuda::Event::from_raw(event.0.cast())
-}
-
-fn graph(graph: Graph) -> cuda::Graph {
-    cuda::Graph::from_raw(graph.0.cast())
-}
-
-fn node(node: GraphNode) -> cuda::GraphNode {
-    cuda::GraphNode::from_raw(node.0.cast())
+own! {
+    stream: Stream;
+    event: Event;
+    graph: Graph;
+    node: GraphNode;
+    exec: GraphExec;
+    module: Module;
+    function: Function;
 }
 
 fn from_node(node: cuda::GraphNode) -> GraphNode {
     GraphNode(node.as_raw().cast())
-}
-
-fn exec(exec: GraphExec) -> cuda::GraphExec {
-    cuda::GraphExec::from_raw(exec.0.cast())
-}
-
-fn function(function: Function) -> cuda::Function {
-    cuda::Function::from_raw(function.0.cast())
 }
 
 impl CudaDriver {
@@ -119,7 +79,7 @@ impl CudaDriver {
         // SAFETY: the range is mapped.
         let access =
             unsafe { driver.mem_set_access(base, size, &[AccessDesc::read_write(self.device)]) };
-        told(access).doing(what).inspect_err(|_| {
+        access.doing(what).inspect_err(|_| {
             // SAFETY: it was just mapped, and nobody else has it.
             unsafe { self.unmap(memory) };
         })?;
@@ -129,13 +89,12 @@ impl CudaDriver {
     /// How memory for peers is allocated, and the unit of its size.
     fn shareable(&self, what: &'static str) -> Result<(AllocationProp, usize), DeviceError> {
         let prop = AllocationProp::pinned(self.device).shareable();
-        let unit = told(self.driver.mem_granularity(&prop)).doing(what)?;
+        let unit = self.driver.mem_granularity(&prop).doing(what)?;
         Ok((prop, unit))
     }
 
-    /// Checks that this GPU can add to words in the memory. Over a link without atomics (PCI Express mostly has none) an
-    /// add would get lost, and a wait would end too early or never. If the driver does not tell, atomics are taken to
-    /// work. That is so for GPUs that this process may not see, but their memory is not mapped in the first place.
+    /// Checks that this GPU can add to words in the memory. If the driver does not tell whose it is, that is taken to be
+    /// so. It does not tell of GPUs that this process may not see, but their memory is not mapped in the first place.
     fn check_atomics(&self, memory: &PeerMemory) -> Result<(), DeviceError> {
         let owner = self.driver.pointer_attribute(
             DevicePtr(memory.base),
@@ -149,13 +108,7 @@ impl CudaDriver {
             P2pAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
         );
         if owner != own && self.driver.device_p2p_attribute(native, own, owner) == Ok(0) {
-            return Err(DeviceError::Unsupported {
-                device: "cuda",
-                what: format!(
-                    "adds from GPU {} to words of GPU {}: the link between them has no atomics (a NIC can reach it: `Route::Nic`)",
-                    own.0, owner.0
-                ),
-            });
+            return Err(no_atomics("cuda", own.0, owner.0));
         }
         Ok(())
     }
@@ -169,6 +122,31 @@ unsafe impl Driver for CudaDriver {
         told(unsafe { self.driver.ctx_set_current(self.context) })
     }
 
+    tidegate_gpu::calls! { self.driver;
+        free(at: u64, on: Stream) = mem_free_async(DevicePtr(at), stream(on));
+        unregister(page: NonNull<c_void>) = mem_host_unregister(page);
+        copy_in(to: u64, from: *const u8, bytes: usize, on: Stream) =
+            memcpy_htod_async(DevicePtr(to), from.cast(), bytes, stream(on));
+        copy_out(to: *mut u8, from: u64, bytes: usize, on: Stream) =
+            memcpy_dtoh_async(to.cast(), DevicePtr(from), bytes, stream(on));
+        copy(to: u64, from: u64, bytes: usize, on: Stream) =
+            memcpy_dtod_async(DevicePtr(to), DevicePtr(from), bytes, stream(on));
+        fill(to: u64, byte: u8, bytes: usize, on: Stream) = memset_d8_async(DevicePtr(to), byte, bytes, stream(on));
+        stream_destroy(of: Stream) = stream_destroy(stream(of));
+        stream_synchronize(of: Stream) = stream_synchronize(stream(of));
+        stream_wait_event(on: Stream, awaited: Event) = stream_wait_event(stream(on), event(awaited));
+        stream_call(on: Stream, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) =
+            launch_host_func(stream(on), function, data);
+        event_destroy(of: Event) = event_destroy(event(of));
+        event_record(of: Event, on: Stream) = event_record(event(of), stream(on));
+        event_record_in_graph(of: Event, on: Stream) = event_record_external(event(of), stream(on));
+        capture_begin(on: Stream) = stream_begin_capture(stream(on));
+        graph_destroy(of: Graph) = graph_destroy(graph(of));
+        graph_upload(of: GraphExec, on: Stream) = graph_upload(exec(of), stream(on));
+        graph_launch(of: GraphExec, on: Stream) = graph_launch(exec(of), stream(on));
+        graph_exec_destroy(of: GraphExec) = graph_exec_destroy(exec(of));
+    }
+
     unsafe fn alloc(&self, bytes: usize, on: Stream) -> Result<u64> {
         // SAFETY: the pool is never destroyed; the caller promises for the stream.
         let base = unsafe {
@@ -178,39 +156,15 @@ unsafe impl Driver for CudaDriver {
         told(base).map(|base| base.0)
     }
 
-    unsafe fn free(&self, at: u64, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.mem_free_async(DevicePtr(at), stream(on)) })
-    }
-
     fn alloc_for_peers(&self, bytes: usize) -> Result<PeerMemory, DeviceError> {
         let what = "allocating memory for peers";
         let (prop, unit) = self.shareable(what)?;
-        let size = bytes
-            .checked_next_multiple_of(unit)
-            .ok_or_else(|| DeviceError::Exhausted {
-                what: "memory of the device",
-                detail: format!("{bytes} bytes"),
-            })?;
-        let handle = told(self.driver.mem_create(size, &prop)).doing(what)?;
+        let size = whole_units(bytes, unit)?;
+        let handle = self.driver.mem_create(size, &prop).doing(what)?;
         self.mapping(handle, size)
     }
 
-    fn map_peer(&self, handle: Handle, bytes: usize) -> Result<PeerMemory, DeviceError> {
-        let fd = match handle {
-            Handle::Fd(fd) => fd,
-            Handle::Lost(why) => {
-                return Err(DeviceError::Exhausted {
-                    what: "descriptors",
-                    detail: why,
-                });
-            }
-            _ => {
-                return Err(DeviceError::BadHandle(
-                    "memory of a GPU is handed over as a file descriptor".into(),
-                ));
-            }
-        };
+    fn map_peer(&self, fd: OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError> {
         let (_, unit) = self.shareable("mapping a peer's memory")?;
         let handle = self
             .driver
@@ -224,10 +178,10 @@ unsafe impl Driver for CudaDriver {
         Ok(memory)
     }
 
-    unsafe fn export(&self, memory: &PeerMemory) -> Result<Handle, DeviceError> {
+    unsafe fn export(&self, memory: &PeerMemory) -> Result<OwnedFd, DeviceError> {
         // SAFETY: the caller promises that the memory is not given up yet.
         let fd = unsafe { self.driver.mem_export_fd(MemHandle(memory.memory)) };
-        told(fd).doing("exporting memory").map(Handle::Fd)
+        fd.doing("exporting memory")
     }
 
     unsafe fn unmap(&self, memory: PeerMemory) {
@@ -260,11 +214,6 @@ unsafe impl Driver for CudaDriver {
         told(unsafe { self.driver.mem_host_device_ptr(page) }).map(|at| at.0)
     }
 
-    unsafe fn unregister(&self, page: NonNull<c_void>) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.mem_host_unregister(page) })
-    }
-
     fn is_here(&self, at: u64) -> bool {
         // `CU_MEMORYTYPE_DEVICE`: pinned memory of the host may have an ordinal, too.
         const OF_A_GPU: u64 = 2;
@@ -278,38 +227,6 @@ unsafe impl Driver for CudaDriver {
             )
     }
 
-    unsafe fn copy_in(&self, to: u64, from: *const u8, bytes: usize, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe {
-            self.driver
-                .memcpy_htod_async(DevicePtr(to), from.cast(), bytes, stream(on))
-        })
-    }
-
-    unsafe fn copy_out(&self, to: *mut u8, from: u64, bytes: usize, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe {
-            self.driver
-                .memcpy_dtoh_async(to.cast(), DevicePtr(from), bytes, stream(on))
-        })
-    }
-
-    unsafe fn copy(&self, to: u64, from: u64, bytes: usize, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe {
-            self.driver
-                .memcpy_dtod_async(DevicePtr(to), DevicePtr(from), bytes, stream(on))
-        })
-    }
-
-    unsafe fn fill(&self, to: u64, byte: u8, bytes: usize, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe {
-            self.driver
-                .memset_d8_async(DevicePtr(to), byte, bytes, stream(on))
-        })
-    }
-
     fn stream_create(&self, priority: Priority) -> Result<Stream> {
         let priority = match priority {
             Priority::High => self.priority,
@@ -318,24 +235,9 @@ unsafe impl Driver for CudaDriver {
         told(self.driver.stream_create(priority)).map(|made| Stream(made.as_raw().cast()))
     }
 
-    unsafe fn stream_destroy(&self, of: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.stream_destroy(stream(of)) })
-    }
-
-    unsafe fn stream_synchronize(&self, of: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.stream_synchronize(stream(of)) })
-    }
-
     unsafe fn stream_query(&self, of: Stream) -> Result<bool> {
         // SAFETY: the caller's promise.
         told(unsafe { self.driver.stream_query(stream(of)) })
-    }
-
-    unsafe fn stream_wait_event(&self, on: Stream, awaited: Event) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.stream_wait_event(stream(on), event(awaited)) })
     }
 
     unsafe fn stream_word_ops(&self, on: Stream, ops: &[WordOp]) -> Result<()> {
@@ -349,16 +251,6 @@ unsafe impl Driver for CudaDriver {
         told(unsafe { self.driver.stream_batch_mem_op(stream(on), &mut ops) })
     }
 
-    unsafe fn stream_call(
-        &self,
-        on: Stream,
-        function: unsafe extern "C" fn(*mut c_void),
-        data: *mut c_void,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.launch_host_func(stream(on), function, data) })
-    }
-
     fn event_create(&self, time: bool) -> Result<Event> {
         let flags = if time {
             EventFlags::DEFAULT
@@ -366,21 +258,6 @@ unsafe impl Driver for CudaDriver {
             EventFlags::DISABLE_TIMING
         };
         told(self.driver.event_create(flags)).map(|made| Event(made.as_raw().cast()))
-    }
-
-    unsafe fn event_destroy(&self, of: Event) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.event_destroy(event(of)) })
-    }
-
-    unsafe fn event_record(&self, of: Event, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.event_record(event(of), stream(on)) })
-    }
-
-    unsafe fn event_record_in_graph(&self, of: Event, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.event_record_external(event(of), stream(on)) })
     }
 
     unsafe fn event_query(&self, of: Event) -> Result<bool> {
@@ -391,11 +268,6 @@ unsafe impl Driver for CudaDriver {
     unsafe fn event_elapsed_ms(&self, from: Event, to: Event) -> Result<Option<f32>> {
         // SAFETY: the caller's promise.
         told(unsafe { self.driver.event_elapsed_ms(event(from), event(to)) })
-    }
-
-    unsafe fn capture_begin(&self, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.stream_begin_capture(stream(on)) })
     }
 
     unsafe fn capture_end(&self, on: Stream) -> Result<Graph> {
@@ -412,11 +284,6 @@ unsafe impl Driver for CudaDriver {
 
     fn graph_create(&self) -> Result<Graph> {
         told(self.driver.graph_create()).map(|made| Graph(made.as_raw().cast()))
-    }
-
-    unsafe fn graph_destroy(&self, of: Graph) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.graph_destroy(graph(of)) })
     }
 
     unsafe fn graph_node_count(&self, of: Graph) -> Result<usize> {
@@ -514,26 +381,11 @@ unsafe impl Driver for CudaDriver {
         told(made).map(|made| GraphExec(made.as_raw().cast()))
     }
 
-    unsafe fn graph_upload(&self, of: GraphExec, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.graph_upload(exec(of), stream(on)) })
-    }
-
-    unsafe fn graph_launch(&self, of: GraphExec, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.graph_launch(exec(of), stream(on)) })
-    }
-
-    unsafe fn graph_exec_destroy(&self, of: GraphExec) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.driver.graph_exec_destroy(exec(of)) })
-    }
-
     fn load(&self, code: &Code<'_>) -> Result<Module, DeviceError> {
         let module = match &Loadable::new(choose(code, self.capability)?)? {
             Loadable::Text(ptx) => self.driver.module_load_ptx(ptx),
-            // SAFETY: `Loadable::new` has checked that the image contains everything that its sizes name. The driver checks
-            // the contents, as it does with PTX, and executes nothing.
+            // SAFETY: `Loadable::new` has checked that the image contains everything that its sizes name. The driver
+            // checks the contents, as it does with PTX, and executes nothing.
             Loadable::Image(words) => unsafe { self.driver.module_load_image(words) },
         };
         let module = module.map_err(|error| DeviceError::Code(error.to_string()))?;
@@ -545,9 +397,8 @@ unsafe impl Driver for CudaDriver {
         module: Module,
         name: &CStr,
     ) -> Result<(Function, Option<Vec<usize>>)> {
-        let module = cuda::Module::from_raw(module.0.cast());
         // SAFETY: the caller's promise.
-        let made = told(unsafe { self.driver.module_function(module, name) })?;
+        let made = told(unsafe { self.driver.module_function(self::module(module), name) })?;
         // The function is loaded now, and not behind a wait. If the driver cannot do that, the first launch does.
         // SAFETY: as above.
         let _ = unsafe { self.driver.func_load(made) };

@@ -13,111 +13,88 @@
 //! A raw handle cannot be checked: the contracts are in the `unsafe` functions. A handle that is read back
 //! ([`CudaStream::as_raw`]) is a plain value.
 
-use std::any::Any;
-
 use tidegate_ffi::cuda::sys;
-use tidegate_gpu::driver::Stream;
-use tidegate_gpu::{GpuBlock, GpuStream, Keep};
-use tidegate_hal::device::{DeviceError, StreamConfig};
 
 use crate::{Cuda, CudaBlock, CudaStream};
 
-impl CudaStream {
-    /// A stream over one that another library has made, and that `keep` owns.
-    ///
-    /// # Errors
-    ///
-    /// The errors of making a stream.
-    ///
-    /// # Safety
-    ///
-    /// - `raw` is a non-blocking stream of the device's primary context. It lives as long as `keep`, and is captured
-    ///   only through the result.
-    /// - Other work on it leaves the memory alone that is at home on this stream, unless the caller orders it with that
-    ///   memory's use.
-    /// - Other work on it does not end before the work in front of it. A kernel that is launched programmatically waits
-    ///   for that work in each of its threads, and is not launched programmatically behind work that is enqueued here.
-    /// - A kernel that waits for a peer does not let the next launch begin before that wait is over.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::ffi::c_void;
-    /// use std::sync::Arc;
-    /// use tidegate::cuda::{Cuda, CudaStream, prelude::*};
-    /// use tidegate::stream::UnboundStream;
-    ///
-    /// /// Adopts a stream of another library, which its owner destroys.
-    /// fn adopt<T: Send + Sync + 'static>(world: &World, raw: *mut c_void, owner: Arc<T>) -> Result<UnboundStream<Cuda>> {
-    ///     // SAFETY: it is non-blocking, of the primary context, and alive as long as the owner, who enqueues nothing there.
-    ///     unsafe { world.adopt_stream("theirs", |gpu, config| CudaStream::adopt(gpu, raw.cast(), owner, config)) }
-    /// }
-    /// ```
-    pub unsafe fn adopt(
-        device: &Cuda,
-        raw: sys::CUstream,
-        keep: Keep,
-        config: StreamConfig,
-    ) -> Result<Self, DeviceError> {
-        // SAFETY: the caller's promise.
-        let stream = unsafe { GpuStream::adopt(&device.0, Stream(raw.cast()), keep, config) };
-        stream.map(CudaStream)
+tidegate_gpu::interop! {
+    Cuda;
+    CudaStream(sys::CUstream) {
+        /// A stream over one that another library has made, and that `keep` owns.
+        ///
+        /// # Errors
+        ///
+        /// The errors of making a stream.
+        ///
+        /// # Safety
+        ///
+        /// - `raw` is a non-blocking stream of the device's primary context. It lives as long as `keep`, and is captured
+        ///   only through the result.
+        /// - Other work on it leaves the memory alone that is at home on this stream, unless the caller orders it with that
+        ///   memory's use.
+        /// - Other work on it does not end before the work in front of it. A kernel that is launched programmatically waits
+        ///   for that work in each of its threads, and is not launched programmatically behind work that is enqueued here.
+        /// - A kernel that waits for a peer does not let the next launch begin before that wait is over.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::ffi::c_void;
+        /// use std::sync::Arc;
+        /// use tidegate::cuda::{Cuda, CudaStream, prelude::*};
+        /// use tidegate::stream::UnboundStream;
+        ///
+        /// /// Adopts a stream of another library, which its owner destroys.
+        /// fn adopt<T: Send + Sync + 'static>(world: &World, raw: *mut c_void, owner: Arc<T>) -> Result<UnboundStream<Cuda>> {
+        ///     // SAFETY: it is non-blocking, of the primary context, and alive as long as the owner, who enqueues nothing there.
+        ///     unsafe { world.adopt_stream("theirs", |gpu, config| CudaStream::adopt(gpu, raw.cast(), owner, config)) }
+        /// }
+        /// ```
+        adopt;
+
+        /// The driver's handle. Work that is enqueued on it directly is not counted here.
+        as_raw;
     }
 
-    /// The driver's handle. Work that is enqueued on it directly is not counted here.
-    pub fn as_raw(&self) -> sys::CUstream {
-        self.0.as_raw().0.cast()
-    }
-}
+    CudaBlock {
+        /// A block over memory that another library has allocated, and that `owner` frees.
+        ///
+        /// # Safety
+        ///
+        /// `address .. address + bytes` is memory of the device, initialised, and aligned to at least 64 bytes. It lives as
+        /// long as `owner`, and nothing else accesses it meanwhile.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::any::Any;
+        /// use tidegate::cuda::{CudaBlock, prelude::*};
+        ///
+        /// /// A region over memory of another library, which its owner frees.
+        /// fn adopt(world: &World, address: u64, len: usize, owner: Box<dyn Any + Send + Sync>) -> Result<Region<f64>> {
+        ///     // SAFETY: it is memory of this GPU, aligned and initialised, and the owner leaves it alone.
+        ///     unsafe { Region::adopt(world, CudaBlock::adopt(world.device(), address, 8 * len, owner), len) }
+        /// }
+        /// ```
+        adopt;
 
-impl CudaBlock {
-    /// A block over memory that another library has allocated, and that `owner` frees.
-    ///
-    /// # Safety
-    ///
-    /// `address .. address + bytes` is memory of the device, initialised, and aligned to at least 64 bytes. It lives as
-    /// long as `owner`, and nothing else accesses it meanwhile.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::any::Any;
-    /// use tidegate::cuda::{CudaBlock, prelude::*};
-    ///
-    /// /// A region over memory of another library, which its owner frees.
-    /// fn adopt(world: &World, address: u64, len: usize, owner: Box<dyn Any + Send + Sync>) -> Result<Region<f64>> {
-    ///     // SAFETY: it is memory of this GPU, aligned and initialised, and the owner leaves it alone.
-    ///     unsafe { Region::adopt(world, CudaBlock::adopt(world.device(), address, 8 * len, owner), len) }
-    /// }
-    /// ```
-    pub unsafe fn adopt(
-        device: &Cuda,
-        address: u64,
-        bytes: usize,
-        owner: Box<dyn Any + Send + Sync>,
-    ) -> Self {
-        // SAFETY: the caller's promise.
-        CudaBlock(unsafe { GpuBlock::adopt(&device.0, address, bytes, owner) })
-    }
-
-    /// The owner of adopted memory.
-    ///
-    /// # Errors
-    ///
-    /// The block itself, if it was allocated here.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::any::Any;
-    /// use tidegate::cuda::prelude::*;
-    ///
-    /// /// Gives memory that was adopted back to its owner.
-    /// fn give_back(x: Region<f64>) -> Result<Option<Box<dyn Any + Send + Sync>>> {
-    ///     Ok(x.into_block()?.into_adopted().ok())
-    /// }
-    /// ```
-    pub fn into_adopted(self) -> Result<Box<dyn Any + Send + Sync>, Self> {
-        self.0.into_adopted().map_err(CudaBlock)
+        /// The owner of adopted memory.
+        ///
+        /// # Errors
+        ///
+        /// The block itself, if it was allocated here.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::any::Any;
+        /// use tidegate::cuda::prelude::*;
+        ///
+        /// /// Gives memory that was adopted back to its owner.
+        /// fn give_back(x: Region<f64>) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        ///     Ok(x.into_block()?.into_adopted().ok())
+        /// }
+        /// ```
+        into_adopted;
     }
 }

@@ -29,10 +29,6 @@ pub use tidegate_gpu::{
     GpuModule as CudaModule, Keep, StreamState, TimedEvent, gpu,
 };
 
-use std::sync::Arc;
-
-use tidegate_hal::device::DeviceError;
-
 tidegate_gpu::vendor! {
     &start::CUDA, "cuda";
 
@@ -48,7 +44,25 @@ tidegate_gpu::vendor! {
     ///     println!("rank {} has GPU {}, {}", world.rank(), gpu.ordinal(), gpu.name());
     /// }
     /// ```
-    device Cuda;
+    device Cuda {
+        /// How many GPUs the driver lists.
+        ///
+        /// # Errors
+        ///
+        /// [`DeviceError::Missing`](tidegate_hal::device::DeviceError) if there is no driver.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use tidegate::cuda::Cuda;
+        ///
+        /// match Cuda::count() {
+        ///     Ok(gpus) => println!("{gpus} GPUs"),
+        ///     Err(error) => println!("{error}"), // there is no driver
+        /// }
+        /// ```
+        count;
+    }
 
     /// A block of memory of the device, or a mapping of a peer's block.
     ///
@@ -82,90 +96,46 @@ tidegate_gpu::vendor! {
     /// s.launch(kernel, (x,))
     /// # }
     /// ```
-    stream CudaStream;
+    stream CudaStream {
+        /// Enqueues an event that records a time.
+        ///
+        /// # Errors
+        ///
+        /// If the driver refuses.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::sync::Arc;
+        /// use tidegate::cuda::{Cuda, CudaStream, TimedEvent, prelude::*};
+        /// use tidegate::kernel::Parameters;
+        /// use tidegate::kernel::foreign;
+        ///
+        /// /// Enqueues an event: the device's stream is had by a foreign kernel.
+        /// fn event<'s>(s: &Stream<'s>, x: &Region<f64, On<'s>>) -> Result<Option<Arc<TimedEvent>>> {
+        ///     let mut event = None;
+        ///     let record = |stream: &CudaStream, _: &Parameters| {
+        ///         event = Some(stream.timed_event()?);
+        ///         Ok(())
+        ///     };
+        ///     // SAFETY: an event accesses no memory.
+        ///     s.launch(unsafe { foreign(record) }, (x,))?;
+        ///     Ok(event)
+        /// }
+        /// ```
+        timed_event;
+    }
 }
 
 impl Cuda {
-    /// How many GPUs the driver lists.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError::Missing`] if there is no driver.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tidegate::cuda::Cuda;
-    ///
-    /// match Cuda::count() {
-    ///     Ok(gpus) => println!("{gpus} GPUs"),
-    ///     Err(error) => println!("{error}"), // there is no driver
-    /// }
-    /// ```
-    pub fn count() -> Result<usize, DeviceError> {
-        (start::CUDA.count)()
-    }
-
-    /// The GPU's name, as the driver gives it.
-    pub fn name(&self) -> &str {
-        &self.0.limits().name
-    }
-
-    /// The GPU's number among the devices that the process may see.
-    pub fn ordinal(&self) -> usize {
-        self.0.limits().ordinal
-    }
-
-    /// The GPU's UUID. It is the same in every process, whatever number a process gives the GPU.
-    pub fn uuid(&self) -> [u8; 16] {
-        self.0.limits().uuid
-    }
-
     /// The GPU's compute capability: 9 and 0 for a Hopper GPU.
     pub fn compute_capability(&self) -> (u32, u32) {
-        start::compute_capability(self.ordinal())
-    }
-
-    /// How many multiprocessors this process may use: all of the GPU's, unless MPS limits the process to a portion.
-    pub fn multiprocessors(&self) -> usize {
-        self.0.limits().multiprocessors
+        self.0.driver::<driver::CudaDriver>().capability
     }
 
     /// Whether the process uses the GPU by MPS. Then kernels of several processes run at the same time, and not in
     /// turn.
     pub fn mps(&self) -> bool {
         self.0.limits().sharing == tidegate_gpu::driver::Sharing::Together
-    }
-}
-
-impl CudaStream {
-    /// Enqueues an event that records a time.
-    ///
-    /// # Errors
-    ///
-    /// If the driver refuses.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tidegate::cuda::{Cuda, CudaStream, TimedEvent, prelude::*};
-    /// use tidegate::kernel::Parameters;
-    /// use tidegate::kernel::foreign;
-    ///
-    /// /// Enqueues an event: the device's stream is had by a foreign kernel.
-    /// fn event<'s>(s: &Stream<'s>, x: &Region<f64, On<'s>>) -> Result<Option<Arc<TimedEvent>>> {
-    ///     let mut event = None;
-    ///     let record = |stream: &CudaStream, _: &Parameters| {
-    ///         event = Some(stream.timed_event()?);
-    ///         Ok(())
-    ///     };
-    ///     // SAFETY: an event accesses no memory.
-    ///     s.launch(unsafe { foreign(record) }, (x,))?;
-    ///     Ok(event)
-    /// }
-    /// ```
-    pub fn timed_event(&self) -> Result<Arc<TimedEvent>, DeviceError> {
-        self.0.timed_event()
     }
 }

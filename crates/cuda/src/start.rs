@@ -14,15 +14,12 @@
 //! and all processes of a GPU share what the server has ([`CONNECTIONS`]). If there are too few left, a process gets no
 //! context; the error is [`DeviceError::Exhausted`].
 
-use std::sync::Mutex;
-
 use tidegate_ffi::cuda::{self, ContextFlags, CudaError, Device, DeviceAttribute, PoolProps};
-use tidegate_gpu::driver::{Doing as _, Limits, Sharing, Start, Vendor};
+use tidegate_gpu::driver::{Doing as _, DriverError, Limits, Sharing, Start, Vendor};
 use tidegate_hal::code::Code;
 use tidegate_hal::device::DeviceError;
-use tidegate_hal::lock;
 
-use crate::driver::{CudaDriver, driver_error};
+use crate::driver::CudaDriver;
 
 /// NVIDIA's GPUs.
 pub(crate) static CUDA: Vendor = Vendor {
@@ -52,16 +49,6 @@ const BATCH: Code = Code::new(&[
     ("sm_90", tidegate_kernels::BATCH_SM_90_PTX.as_bytes()),
 ]);
 
-/// The compute capabilities of the GPUs that were started, by their numbers.
-static CAPABILITIES: Mutex<Vec<(usize, (u32, u32))>> = Mutex::new(Vec::new());
-
-/// The compute capability of a GPU that was started.
-pub(crate) fn compute_capability(ordinal: usize) -> (u32, u32) {
-    let known = lock(&CAPABILITIES);
-    let found = known.iter().find(|(of, _)| *of == ordinal);
-    found.expect("a started GPU is in the list").1
-}
-
 fn missing(detail: String) -> DeviceError {
     DeviceError::Missing {
         device: "cuda",
@@ -84,20 +71,14 @@ fn count() -> Result<usize, DeviceError> {
 fn start(ordinal: usize) -> Result<Start, DeviceError> {
     let what = "starting the GPU";
     let driver = driver()?;
-    let device = driver
-        .device(ordinal as i32)
-        .map_err(driver_error)
-        .doing(what)?;
+    let device = driver.device(ordinal as i32).doing(what)?;
     let attribute = |attribute| {
         let value = driver.device_attribute(device, attribute);
-        value.map_err(driver_error).doing(what)
+        value.doing(what)
     };
     let major = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-    let name = driver
-        .device_name(device)
-        .map_err(driver_error)
-        .doing(what)?;
+    let name = driver.device_name(device).doing(what)?;
     if major < 8 {
         return Err(DeviceError::Unsupported {
             device: "cuda",
@@ -118,18 +99,10 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
     let context = driver.primary_ctx_retain(device);
     let context = context.map_err(|error| no_context(what, error))?;
     // SAFETY: the context was just retained, and is never released.
-    unsafe { driver.ctx_set_current(context) }
-        .map_err(driver_error)
-        .doing(what)?;
-    let uuid = driver
-        .device_uuid(device)
-        .map_err(driver_error)
-        .doing(what)?;
-    let own = pool(driver, device).map_err(driver_error).doing(what)?;
-    let (_, priority) = driver
-        .ctx_stream_priority_range()
-        .map_err(driver_error)
-        .doing(what)?;
+    unsafe { driver.ctx_set_current(context) }.doing(what)?;
+    let uuid = driver.device_uuid(device).doing(what)?;
+    let own = pool(driver, device).doing(what)?;
+    let (_, priority) = driver.ctx_stream_priority_range().doing(what)?;
     let limits = Limits {
         vendor: "cuda",
         name,
@@ -152,15 +125,13 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
         queue_advice: queue_advice(mps),
         sharing_advice: "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE makes it less still",
     };
-    let capability = (major as u32, minor.max(0) as u32);
-    lock(&CAPABILITIES).push((ordinal, capability));
     let driver = CudaDriver {
         driver,
         device,
         context,
         pool: own,
         priority,
-        capability,
+        capability: (major as u32, minor.max(0) as u32),
     };
     Ok(Start {
         // It lives as long as the process, as the context does.
@@ -210,7 +181,7 @@ fn portion(device: i32, context: Option<usize>) -> usize {
 /// The error if the driver makes no context.
 fn no_context(what: &'static str, error: CudaError) -> DeviceError {
     if !error.is_mps_full() {
-        return driver_error(error).doing(what);
+        return DriverError::from(error).doing(what);
     }
     let set = std::env::var(QUEUES).unwrap_or_else(|_| "not set".into());
     DeviceError::Exhausted {

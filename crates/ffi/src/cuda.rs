@@ -26,8 +26,8 @@
 //! - [`CudaError`]: the call, the code as a number, and the driver's words for it. A function that only newer drivers
 //!   have may be missing. Then only its call fails ([`CudaError::is_missing`]).
 //! - "Not ready" is an answer, not an error: the queries return `Ok(false)`.
-//! - The next call, whatever it is, reports errors of kernels that ran earlier. [`CudaError::is_context_lost`]
-//!   recognises those that make every later call fail.
+//! - The next call, whatever it is, reports errors of kernels that ran earlier. Those that make every later call fail
+//!   have a kind of their own ([`CudaError::kind`]).
 
 mod context;
 mod device;

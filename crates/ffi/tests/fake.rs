@@ -11,6 +11,7 @@ use std::process::Command;
 use std::ptr::{NonNull, null_mut};
 
 use tidegate_ffi::cuda::{self, *};
+use tidegate_hal::device::ErrorKind;
 
 #[path = "../../../tests/common/skipped.rs"]
 mod skipped;
@@ -327,7 +328,7 @@ fn a_function_that_the_driver_lacks_fails_only_when_it_is_called() {
     };
     // SAFETY: the driver has no such function, so nothing is called.
     let error = unsafe { d.func_load(Function::NULL) }.expect_err("missing");
-    assert!(error.is_missing() && error.is_not_supported());
+    assert!(error.is_missing() && error.kind() == ErrorKind::Unsupported);
     assert!(error.to_string().contains("cuFuncLoad"), "{error}");
     assert!(error.to_string().contains("13.0"), "{error}");
     // SAFETY: the fake does not look at the stream.
@@ -397,7 +398,7 @@ fn not_ready_is_an_answer_and_a_known_code_has_a_description() {
         assert_eq!(d.event_elapsed_ms(Event::NULL, Event::NULL), Ok(None));
     }
     let error = d.mem_host_alloc(8, HostFlags::NONE).expect_err("refused");
-    assert!(error.is_out_of_memory());
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert_eq!(
         error.to_string(),
         "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
 use tidegate_ffi::cuda::*;
+use tidegate_hal::device::ErrorKind;
 
 /// `increment(unsigned *p)` adds one to the word. Only a grid of one thread has no race. If it was launched early, it
 /// waits for the kernel in front of it.
@@ -129,13 +130,14 @@ fn memory_words_and_events_work_on_a_stream() {
         assert_eq!(d.stream_query(stream), Ok(true));
         let kind = d.pointer_attribute(there, PointerAttribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
         assert_eq!(kind, Ok(2));
-        assert!(
+        assert_eq!(
             d.pointer_attribute(
                 DevicePtr(8),
                 PointerAttribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE
             )
             .expect_err("unknown")
-            .is_invalid_value()
+            .kind(),
+            ErrorKind::Invalid
         );
         d.mem_free_async(there, stream).expect("freed");
         d.stream_synchronize(stream).expect("done");
@@ -159,7 +161,10 @@ fn memory_that_the_process_has_mapped_is_registered_and_unregistered() {
         d.mem_host_register(at, 4096, RegisterFlags::DEVICE_MAP)
             .expect("registered");
         let again = d.mem_host_register(at, 4096, RegisterFlags::DEVICE_MAP);
-        assert!(again.expect_err("it is").is_already_registered());
+        assert_eq!(
+            again.expect_err("it is").kind(),
+            ErrorKind::AlreadyRegistered
+        );
         // An address in the middle of the page has a device address, too.
         let there = NonNull::new(word).expect("it lies in the page");
         let there = d.mem_host_device_ptr(there.cast()).expect("address");
@@ -245,10 +250,9 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
         let other = d.module_function(module, c"other");
         assert_eq!(other.expect_err("none").code, 500);
         assert_eq!(d.func_param_info(function, 0), Ok((0, 8)));
-        assert!(
-            d.func_param_info(function, 1)
-                .expect_err("one only")
-                .is_invalid_value()
+        assert_eq!(
+            d.func_param_info(function, 1).expect_err("one only").kind(),
+            ErrorKind::Invalid
         );
         d.func_load(function).expect("loaded");
         assert!(
@@ -308,20 +312,18 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
 
         // A call that a capture forbids is an error that says so, and makes the capture fail.
         d.stream_begin_capture(stream).expect("capture");
-        assert!(
-            d.stream_synchronize(stream)
-                .expect_err("forbidden")
-                .is_capture_error()
+        assert_eq!(
+            d.stream_synchronize(stream).expect_err("forbidden").kind(),
+            ErrorKind::Capture
         );
         let status = |info: CaptureInfo| info.status;
         assert_eq!(
             d.stream_capture_info(stream).map(status),
             Ok(CaptureStatus::Invalidated)
         );
-        assert!(
-            d.stream_end_capture(stream)
-                .expect_err("spoilt")
-                .is_capture_error()
+        assert_eq!(
+            d.stream_end_capture(stream).expect_err("spoilt").kind(),
+            ErrorKind::Capture
         );
         assert_eq!(
             d.stream_capture_info(stream).map(status),

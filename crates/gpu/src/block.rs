@@ -98,11 +98,21 @@ impl GpuBlock {
     pub(crate) fn map(gpu: &Arc<Gpu>, handle: Handle, bytes: usize) -> Result<Self, DeviceError> {
         gpu.sweep_memory();
         gpu.enter()?;
-        Ok(Self::mapped(
-            gpu,
-            gpu.driver.map_peer(handle, bytes)?,
-            bytes,
-        ))
+        let fd = match handle {
+            Handle::Fd(fd) => fd,
+            Handle::Lost(why) => {
+                return Err(DeviceError::Exhausted {
+                    what: "descriptors",
+                    detail: why,
+                });
+            }
+            _ => {
+                return Err(DeviceError::BadHandle(
+                    "memory of a GPU is handed over as a file descriptor".into(),
+                ));
+            }
+        };
+        Ok(Self::mapped(gpu, gpu.driver.map_peer(fd, bytes)?, bytes))
     }
 
     fn mapped(gpu: &Arc<Gpu>, memory: PeerMemory, bytes: usize) -> Self {
@@ -152,7 +162,7 @@ unsafe impl Block for GpuBlock {
             Kind::Mapped(memory) => {
                 self.gpu.enter()?;
                 // SAFETY: the memory is given up when the block is dropped.
-                unsafe { self.gpu.driver.export(&memory) }
+                unsafe { self.gpu.driver.export(&memory) }.map(Handle::Fd)
             }
         }
     }

@@ -16,7 +16,7 @@ use tidegate_hal::memory::{Ptr, Sharing};
 use tidegate_hal::nic::Register;
 
 use crate::block::{GpuBlock, Kind};
-use crate::driver::{self, Keep, Limits, Vendor};
+use crate::driver::{self, Driver, Keep, Limits, Vendor};
 use crate::gpu::Gpu;
 use crate::lower::address;
 use crate::module::GpuModule;
@@ -49,6 +49,16 @@ impl GpuDevice {
     /// The limits of the device, as its vendor's driver gave them.
     pub fn limits(&self) -> &Limits {
         &self.gpu.limits
+    }
+
+    /// The driver, of its vendor's own type.
+    ///
+    /// # Panics
+    ///
+    /// If another vendor has started the device.
+    pub fn driver<D: Driver>(&self) -> &'static D {
+        let driver: &'static dyn Any = self.gpu.driver;
+        driver.downcast_ref().expect("each vendor has one driver")
     }
 
     pub fn open(vendor: &'static Vendor, local_rank: usize) -> Result<Self, DeviceError> {
@@ -216,17 +226,17 @@ impl GpuStream {
     }
 }
 
-/// Declares a vendor's device, memory and streams over [`GpuDevice`], [`GpuBlock`] and [`GpuStream`], each with its
-/// documentation, and implements the traits of the hal for them.
+/// Declares a vendor's device, memory and streams over [`GpuDevice`], [`GpuBlock`] and [`GpuStream`], and implements the
+/// traits of the hal for them. The vendor brings the documentation: an example names its types.
 ///
 /// The fields are private to the crate that invokes the macro.
 #[macro_export]
 macro_rules! vendor {
     (
         $vendor:expr, $name:literal;
-        $(#[$device_doc:meta])* device $Device:ident;
+        $(#[$device_doc:meta])* device $Device:ident { $(#[$count_doc:meta])* count; }
         $(#[$block_doc:meta])* block $Block:ident;
-        $(#[$stream_doc:meta])* stream $Stream:ident;
+        $(#[$stream_doc:meta])* stream $Stream:ident { $(#[$timed_doc:meta])* timed_event; }
     ) => {
         $(#[$device_doc])*
         #[derive(Clone)]
@@ -238,6 +248,35 @@ macro_rules! vendor {
                     .field("name", &self.0.limits().name)
                     .field("ordinal", &self.0.limits().ordinal)
                     .finish_non_exhaustive()
+            }
+        }
+
+        impl $Device {
+            $(#[$count_doc])*
+            pub fn count() -> ::std::result::Result<usize, $crate::__private::hal::device::DeviceError> {
+                ($vendor.count)()
+            }
+
+            /// The GPU's name, as its driver gives it.
+            pub fn name(&self) -> &str {
+                &self.0.limits().name
+            }
+
+            /// The GPU's number among the devices that the process may see.
+            pub fn ordinal(&self) -> usize {
+                self.0.limits().ordinal
+            }
+
+            /// The GPU's UUID. It is the same in every process, whatever number a process gives the GPU. If the GPU has
+            /// none, these bytes say where it is on its machine.
+            pub fn uuid(&self) -> [u8; 16] {
+                self.0.limits().uuid
+            }
+
+            /// How many multiprocessors this process may use: all of the GPU's, unless the driver limits the process to
+            /// a portion.
+            pub fn multiprocessors(&self) -> usize {
+                self.0.limits().multiprocessors
             }
         }
 
@@ -263,6 +302,11 @@ macro_rules! vendor {
             use $crate::{GpuDevice, GpuEvent, GpuFunction, GpuGraph, GpuModule, GpuStream, StreamState};
 
             impl $Stream {
+                $(#[$timed_doc])*
+                pub fn timed_event(&self) -> Result<Arc<$crate::TimedEvent>, DeviceError> {
+                    self.0.timed_event()
+                }
+
                 fn plain<'a>(streams: &'a [&'a Self]) -> &'a [&'a GpuStream] {
                     // SAFETY: a `$Stream` is a `GpuStream` and nothing else (`repr(transparent)`), so references to both
                     // have one form.
@@ -482,6 +526,61 @@ macro_rules! vendor {
                 ) -> Result<(), DeviceError> {
                     // SAFETY: the caller's promise.
                     unsafe { self.0.replay(Self::plain(others), graph, times) }
+                }
+            }
+        };
+    };
+}
+
+/// Declares how a vendor's types take over streams and memory of other libraries. The vendor brings the documentation,
+/// and the type of its library's streams.
+#[macro_export]
+macro_rules! interop {
+    (
+        $Device:ident;
+        $Stream:ident($Raw:ty) { $(#[$adopt_stream_doc:meta])* adopt; $(#[$raw_doc:meta])* as_raw; }
+        $Block:ident { $(#[$adopt_doc:meta])* adopt; $(#[$into_adopted_doc:meta])* into_adopted; }
+    ) => {
+        const _: () = {
+            use ::std::any::Any;
+
+            use $crate::__private::hal::device::{DeviceError, StreamConfig};
+            use $crate::{GpuBlock, GpuStream, Keep, driver};
+
+            impl $Stream {
+                $(#[$adopt_stream_doc])*
+                pub unsafe fn adopt(
+                    device: &$Device,
+                    raw: $Raw,
+                    keep: Keep,
+                    config: StreamConfig,
+                ) -> Result<Self, DeviceError> {
+                    let raw = driver::Stream(raw.cast());
+                    // SAFETY: the caller's promise.
+                    unsafe { GpuStream::adopt(&device.0, raw, keep, config) }.map($Stream)
+                }
+
+                $(#[$raw_doc])*
+                pub fn as_raw(&self) -> $Raw {
+                    self.0.as_raw().0.cast()
+                }
+            }
+
+            impl $Block {
+                $(#[$adopt_doc])*
+                pub unsafe fn adopt(
+                    device: &$Device,
+                    address: u64,
+                    bytes: usize,
+                    owner: Box<dyn Any + Send + Sync>,
+                ) -> Self {
+                    // SAFETY: the caller's promise.
+                    $Block(unsafe { GpuBlock::adopt(&device.0, address, bytes, owner) })
+                }
+
+                $(#[$into_adopted_doc])*
+                pub fn into_adopted(self) -> Result<Box<dyn Any + Send + Sync>, Self> {
+                    self.0.into_adopted().map_err($Block)
                 }
             }
         };

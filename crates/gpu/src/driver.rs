@@ -20,74 +20,75 @@
 
 use std::any::Any;
 use std::ffi::{CStr, c_void};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use tidegate_hal::code::Code;
-use tidegate_hal::control::Handle;
 use tidegate_hal::device::{DeviceError, Priority};
-use tidegate_hal::process::Forked;
+
+pub use tidegate_hal::device::{DriverError, ErrorKind};
+pub use values::{
+    Dependency, Edge, Event, Function, Graph, GraphExec, GraphNode, KernelNode, Launch, Module,
+    PeerMemory, Stream, WordOp,
+};
+
+mod values;
 
 /// The result of a call of the driver.
 pub type Result<T, E = DriverError> = std::result::Result<T, E>;
 
-/// What this crate decides by when a call of the driver has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// The process was forked from the one that started the driver, and the call was not made.
-    Forked,
-    /// There is too little memory, of the device or of the host.
-    OutOfMemory,
-    /// The driver or the device cannot do this.
-    Unsupported,
-    /// An argument is not valid.
-    Invalid,
-    /// The memory is registered with the driver already.
-    AlreadyRegistered,
-    /// The call is not possible in a capture, or has spoiled it.
-    Capture,
-    /// The device's work was torn down, and every later call fails.
-    ContextLost,
-    /// Anything else.
-    Other,
+/// The result of a call of a vendor's library, with the neutral error.
+pub fn told<T>(result: std::result::Result<T, impl Into<DriverError>>) -> Result<T> {
+    result.map_err(Into::into)
 }
 
-/// The driver refused a call, or reports an error that happened earlier on the device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DriverError {
-    /// The vendor's name, as in [`Vendor::name`].
-    pub device: &'static str,
-    /// What to decide by.
-    pub kind: ErrorKind,
-    /// The call, and what the driver says.
-    pub text: String,
+/// The error of a call that a vendor leaves out.
+fn off<T>(what: &str) -> Result<T> {
+    Err(DriverError {
+        device: "GPU",
+        kind: ErrorKind::Unsupported,
+        text: format!("{what}: not used on GPUs of this vendor"),
+    })
 }
 
-impl std::fmt::Display for DriverError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
+/// The error if a GPU cannot add to words of another one. Over a link without atomics (PCI Express mostly has none) an
+/// add would get lost, and a wait would end too early or never.
+pub fn no_atomics(device: &'static str, own: i32, owner: i32) -> DeviceError {
+    DeviceError::Unsupported {
+        device,
+        what: format!(
+            "adds from GPU {own} to words of GPU {owner}: the link between them has no atomics (a NIC can reach it: `Route::Nic`)"
+        ),
     }
 }
 
-impl std::error::Error for DriverError {}
+/// The size of memory for peers, which is a multiple of the driver's unit.
+///
+/// # Errors
+///
+/// [`DeviceError::Exhausted`] if no number is so large.
+pub fn whole_units(bytes: usize, unit: usize) -> Result<usize, DeviceError> {
+    let size = bytes.checked_next_multiple_of(unit);
+    size.ok_or_else(|| DeviceError::Exhausted {
+        what: "memory of the device",
+        detail: format!("{bytes} bytes"),
+    })
+}
 
-impl DriverError {
-    /// The hal's error, for a call that was made while doing `what`.
-    pub fn doing(self, what: &'static str) -> DeviceError {
-        let DriverError { device, kind, text } = self;
-        match kind {
-            ErrorKind::Forked => DeviceError::Forked(Forked),
-            ErrorKind::OutOfMemory => DeviceError::Exhausted {
-                what: "memory of the device",
-                detail: format!("{what}: {text}"),
-            },
-            ErrorKind::Unsupported => DeviceError::Unsupported {
-                device,
-                what: format!("{what}: {text}"),
-            },
-            _ => DeviceError::System { what, detail: text },
+/// Methods of a [`Driver`] that are one call of the vendor's library: the method with its arguments, and the call.
+#[macro_export]
+macro_rules! calls {
+    ($self:ident.$library:ident; $(
+        $(#[$doc:meta])*
+        $method:ident($($argument:ident: $type:ty),*) = $call:ident($($given:expr),*);
+    )*) => {$(
+        $(#[$doc])*
+        unsafe fn $method(&$self, $($argument: $type),*) -> $crate::driver::Result<()> {
+            // SAFETY: the caller's promise, which is the same for the call.
+            $crate::driver::told(unsafe { $self.$library.$call($($given),*) })
         }
-    }
+    )*};
 }
 
 /// Adds what was being done when the driver refused.
@@ -96,116 +97,14 @@ pub trait Doing<T> {
     fn doing(self, what: &'static str) -> Result<T, DeviceError>;
 }
 
-impl<T> Doing<T> for Result<T> {
+impl<T, E: Into<DriverError>> Doing<T> for Result<T, E> {
     fn doing(self, what: &'static str) -> Result<T, DeviceError> {
-        self.map_err(|error| error.doing(what))
+        self.map_err(|error| error.into().doing(what))
     }
 }
 
 /// Something that must live as long as a stream may use it.
 pub type Keep = Arc<dyn Any + Send + Sync>;
-
-macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// A plain value: copying it copies no object, and dropping it destroys nothing.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(transparent)]
-        pub struct $name(pub *mut c_void);
-
-        // SAFETY: the value is opaque, and nothing here dereferences it. It is passed to the driver in `unsafe` calls
-        // only, whose contracts hold on every thread.
-        unsafe impl Send for $name {}
-        // SAFETY: as above.
-        unsafe impl Sync for $name {}
-    )*};
-}
-
-handles! {
-    /// A stream of the driver.
-    Stream;
-    /// An event.
-    Event;
-    /// A graph: a recording.
-    Graph;
-    /// A node of a graph. It lives as long as its graph.
-    GraphNode;
-    /// An executable graph.
-    GraphExec;
-    /// Loaded code.
-    Module;
-    /// A kernel of a module. It lives as long as its module.
-    Function;
-}
-
-/// Memory that peers can map, or a mapping of a peer's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerMemory {
-    /// Its address on the device.
-    pub base: u64,
-    /// How many bytes are mapped.
-    pub size: usize,
-    /// The driver's number for the memory itself, apart from its address.
-    pub memory: u64,
-}
-
-/// A launch of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// Blocks in each direction.
-    pub blocks: [u32; 3],
-    /// Threads of a block in each direction.
-    pub threads: [u32; 3],
-    /// Bytes of dynamic shared memory of a block.
-    pub shared: u32,
-    /// Whether the kernel may begin before the kernel in front of it is over, when that kernel lets it. Then it waits
-    /// by itself for what it needs of that kernel.
-    pub early: bool,
-}
-
-/// An operation on a word in the order of a stream, for which no kernel runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WordOp {
-    /// Wait until the 64-bit word is at least the value: until their difference, with a sign, is not negative.
-    Wait(u64, u64),
-    /// Write a 32-bit word, after everything that the stream did before, and for everyone.
-    Write32(u64, u32),
-    /// Write a 64-bit word, in the same way.
-    Write(u64, u64),
-}
-
-/// How a node of a graph follows another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dependency {
-    /// When the other is over.
-    Over,
-    /// Between kernels: when all blocks of the other have let it, or are over ([`Launch::early`]).
-    Early,
-    /// In a way that this crate does not know.
-    Other,
-}
-
-/// An edge of a graph: `to` follows `from`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Edge {
-    /// The node that comes first.
-    pub from: GraphNode,
-    /// The node that follows.
-    pub to: GraphNode,
-    /// How it follows.
-    pub how: Dependency,
-}
-
-/// What a kernel node executes.
-#[derive(Clone, Copy, Debug)]
-pub struct KernelNode {
-    /// The kernel.
-    pub function: Function,
-    /// Where the node keeps its arguments, one address for each parameter; null if the driver has them in another form.
-    /// Valid as long as the node, and until its arguments are set.
-    pub arguments: *const *const c_void,
-}
 
 /// Whether kernels of several processes run on a device at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,6 +171,10 @@ pub struct Vendor {
 
 /// The calls of a vendor's driver, for one device.
 ///
+/// A driver without [`Limits::word_operations`] leaves out [`Driver::stream_word_ops`]. The calls that ask for the nodes
+/// of graphs, or change them, may be left out, too: then a recording that is replayed several times at once is made of
+/// child graphs.
+///
 /// # Contract of callers
 ///
 /// The methods are `unsafe` where they take a handle, an address, or a function. Unless the method says otherwise:
@@ -286,7 +189,7 @@ pub struct Vendor {
 ///
 /// Each method does what it says, and nothing else. Work of a stream is executed in order. What is true of one
 /// [`Driver`] is true on every thread.
-pub unsafe trait Driver: Send + Sync {
+pub unsafe trait Driver: Any + Send + Sync {
     /// Makes the device current to the calling thread.
     ///
     /// # Errors
@@ -317,16 +220,16 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::BadHandle`] for a handle of something else, [`DeviceError::Unsupported`] if this device cannot
-    /// add to words of the peer's device.
-    fn map_peer(&self, handle: Handle, bytes: usize) -> Result<PeerMemory, DeviceError>;
+    /// [`DeviceError::BadHandle`] for a descriptor of something else, [`no_atomics`] if this device cannot add to words
+    /// of the peer's device. If the driver does not tell, atomics are taken to work.
+    fn map_peer(&self, fd: OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError>;
 
-    /// A handle by which a peer maps the memory.
+    /// A descriptor by which a peer maps the memory.
     ///
     /// # Safety
     ///
     /// The memory is from [`Driver::alloc_for_peers`], and not given up yet.
-    unsafe fn export(&self, memory: &PeerMemory) -> Result<Handle, DeviceError>;
+    unsafe fn export(&self, memory: &PeerMemory) -> Result<OwnedFd, DeviceError>;
 
     /// Ends a mapping, and gives the memory up. A peer's mapping keeps it alive. What cannot be given up leaks.
     ///
@@ -456,7 +359,9 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// See the [contract](Driver#contract-of-callers). The words are live and aligned when the operations are carried
     /// out. They are not in memory of [`Driver::alloc`].
-    unsafe fn stream_word_ops(&self, stream: Stream, ops: &[WordOp]) -> Result<()>;
+    unsafe fn stream_word_ops(&self, _stream: Stream, _ops: &[WordOp]) -> Result<()> {
+        off("operations of streams on words")
+    }
 
     /// Lets the stream call a function of the host, on a thread of the driver.
     ///
@@ -552,21 +457,27 @@ pub unsafe trait Driver: Send + Sync {
     /// # Safety
     ///
     /// As for [`Driver::graph_node_count`].
-    unsafe fn graph_nodes(&self, graph: Graph) -> Result<Vec<GraphNode>>;
+    unsafe fn graph_nodes(&self, _graph: Graph) -> Result<Vec<GraphNode>> {
+        off("nodes of graphs")
+    }
 
     /// The edges of a graph, in no particular order.
     ///
     /// # Safety
     ///
     /// As for [`Driver::graph_node_count`].
-    unsafe fn graph_edges(&self, graph: Graph) -> Result<Vec<Edge>>;
+    unsafe fn graph_edges(&self, _graph: Graph) -> Result<Vec<Edge>> {
+        off("edges of graphs")
+    }
 
     /// What a node executes, if it is a kernel.
     ///
     /// # Safety
     ///
     /// The node is one of a graph that is live, and that nobody changes meanwhile.
-    unsafe fn graph_kernel(&self, node: GraphNode) -> Result<Option<KernelNode>>;
+    unsafe fn graph_kernel(&self, _node: GraphNode) -> Result<Option<KernelNode>> {
+        off("kernels of graphs")
+    }
 
     /// Gives a kernel node other arguments.
     ///
@@ -576,16 +487,20 @@ pub unsafe trait Driver: Send + Sync {
     /// many values as the kernel has parameters, of their types. They are copied.
     unsafe fn graph_set_arguments(
         &self,
-        node: GraphNode,
-        arguments: &mut [*mut c_void],
-    ) -> Result<()>;
+        _node: GraphNode,
+        _arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        off("other arguments of nodes")
+    }
 
     /// Adds a copy of another graph's kernel node, which follows nothing yet.
     ///
     /// # Safety
     ///
     /// Both graphs are live, and nobody else uses them meanwhile.
-    unsafe fn graph_add_copy(&self, graph: Graph, kernel: GraphNode) -> Result<GraphNode>;
+    unsafe fn graph_add_copy(&self, _graph: Graph, _kernel: GraphNode) -> Result<GraphNode> {
+        off("copies of nodes")
+    }
 
     /// Adds edges.
     ///
@@ -597,7 +512,9 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// All ends are nodes of the graph, which is live, and which nobody else uses meanwhile. A node behind an edge of
     /// [`Dependency::Early`] is a kernel that waits by itself for what it needs.
-    unsafe fn graph_add_edges(&self, graph: Graph, edges: &[Edge]) -> Result<()>;
+    unsafe fn graph_add_edges(&self, _graph: Graph, _edges: &[Edge]) -> Result<()> {
+        off("edges of graphs")
+    }
 
     /// Adds a copy of a graph as one node, behind other nodes.
     ///

@@ -28,7 +28,7 @@ use std::task::Waker;
 use crate::batch::{Batch, Op, Scalar, Tag};
 use crate::code::Code;
 use crate::control::Handle;
-pub use crate::error::DeviceError;
+pub use crate::error::{DeviceError, DriverError, ErrorKind};
 use crate::memory::{Allocation, Block, Ptr, Sharing};
 use crate::nic::Register;
 use crate::site::CallSite;

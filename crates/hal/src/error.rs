@@ -1,4 +1,4 @@
-//! Why a device refuses.
+//! Why a device refuses, and why a GPU's driver does.
 
 use crate::process::Forked;
 
@@ -69,4 +69,63 @@ pub enum DeviceError {
         /// What was said.
         detail: String,
     },
+}
+
+/// What to decide by when a GPU's driver has refused a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The process was forked from the one that started the driver, and the call was not made.
+    Forked,
+    /// There is too little memory, of the device or of the host.
+    OutOfMemory,
+    /// The driver or the device cannot do this.
+    Unsupported,
+    /// An argument is not valid.
+    Invalid,
+    /// The memory is registered with the driver already.
+    AlreadyRegistered,
+    /// The call is not possible in a capture, or has spoiled it.
+    Capture,
+    /// The device's work was torn down, and every later call fails.
+    ContextLost,
+    /// Anything else.
+    Other,
+}
+
+/// A GPU's driver refused a call, or reports an error that happened earlier on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriverError {
+    /// The vendor's name: that of its device module.
+    pub device: &'static str,
+    /// What to decide by.
+    pub kind: ErrorKind,
+    /// The call, and what the driver says.
+    pub text: String,
+}
+
+impl std::fmt::Display for DriverError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+impl DriverError {
+    /// The device's error, for a call that was made while doing `what`.
+    pub fn doing(self, what: &'static str) -> DeviceError {
+        let DriverError { device, kind, text } = self;
+        match kind {
+            ErrorKind::Forked => DeviceError::Forked(Forked),
+            ErrorKind::OutOfMemory => DeviceError::Exhausted {
+                what: "memory of the device",
+                detail: format!("{what}: {text}"),
+            },
+            ErrorKind::Unsupported => DeviceError::Unsupported {
+                device,
+                what: format!("{what}: {text}"),
+            },
+            _ => DeviceError::System { what, detail: text },
+        }
+    }
 }

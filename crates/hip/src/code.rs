@@ -8,10 +8,9 @@ use std::collections::HashMap;
 use object::Endianness;
 use object::elf::{EM_AMDGPU, FileHeader64, NoteType};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use serde::Deserialize;
 use tidegate_hal::code::Code;
 use tidegate_hal::device::DeviceError;
-
-use crate::msgpack::Value;
 
 /// The first bytes of an ELF file.
 const ELF: &[u8] = b"\x7fELF";
@@ -161,31 +160,49 @@ fn kernels(code: &[u8]) -> Result<HashMap<String, Vec<usize>>, String> {
         };
         while let Some(note) = notes.next().map_err(cut)? {
             if note.name() == b"AMDGPU" && note.n_type(endian) == METADATA {
-                let found = metadata(note.desc());
-                kernels = Some(found.ok_or("a code object whose metadata cannot be read")?);
+                kernels = Some(sizes(note.desc())?);
             }
         }
     }
     kernels.ok_or_else(|| "a code object without metadata".into())
 }
 
-/// The kernels of a code object's metadata.
-fn metadata(note: &[u8]) -> Option<HashMap<String, Vec<usize>>> {
-    let map = Value::of(note)?;
-    let kernels = map.get("amdhsa.kernels")?.list()?;
-    let kernel = |kernel: &Value| {
-        let name = kernel.get(".name")?.text()?.to_owned();
-        let arguments = kernel.get(".args").map_or(Some(&[][..]), Value::list)?;
-        // The runtime passes those that are hidden.
-        let is_own = |argument: &&Value| {
-            let kind = argument.get(".value_kind").and_then(Value::text);
-            kind.is_none_or(|kind| !kind.starts_with("hidden_"))
-        };
-        let size = |argument: &Value| usize::try_from(argument.get(".size")?.number()?).ok();
-        let sizes = arguments.iter().filter(is_own).map(size);
-        Some((name, sizes.collect::<Option<Vec<_>>>()?))
+/// A code object's metadata, as far as it is needed here.
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(rename = "amdhsa.kernels")]
+    kernels: Vec<Kernel>,
+}
+
+#[derive(Deserialize)]
+struct Kernel {
+    #[serde(rename = ".name")]
+    name: String,
+    #[serde(rename = ".args", default)]
+    arguments: Vec<Argument>,
+}
+
+#[derive(Deserialize)]
+struct Argument {
+    #[serde(rename = ".size")]
+    size: usize,
+    #[serde(rename = ".value_kind", default)]
+    kind: String,
+}
+
+/// The sizes of the parameters of each kernel of a note. The runtime passes those that are hidden.
+fn sizes(note: &[u8]) -> Result<HashMap<String, Vec<usize>>, String> {
+    let mut reader = rmp_serde::Deserializer::from_read_ref(note);
+    // The stack has no room for values that are nested without end.
+    reader.set_max_depth(32);
+    let metadata = Metadata::deserialize(&mut reader)
+        .map_err(|error| format!("a code object whose metadata cannot be read: {error}"))?;
+    let own = |kernel: Kernel| {
+        let arguments = kernel.arguments.iter();
+        let own = arguments.filter(|argument| !argument.kind.starts_with("hidden_"));
+        (kernel.name, own.map(|argument| argument.size).collect())
     };
-    kernels.iter().map(kernel).collect()
+    Ok(metadata.kernels.into_iter().map(own).collect())
 }
 
 #[cfg(test)]

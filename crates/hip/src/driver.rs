@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
+use std::os::fd::OwnedFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
 
-use tidegate_ffi::hip::{self, HipError, sys};
+use tidegate_ffi::hip::{self, sys};
 use tidegate_gpu::driver::{
-    Driver, DriverError, Edge, ErrorKind, Event, Function, Graph, GraphExec, GraphNode, KernelNode,
-    Launch, Module, PeerMemory, Result, Stream, WordOp,
+    Driver, DriverError, ErrorKind, Event, Function, Graph, GraphExec, GraphNode, Launch, Module,
+    PeerMemory, Result, Stream, told,
 };
 use tidegate_hal::code::Code;
-use tidegate_hal::control::Handle;
 use tidegate_hal::device::{DeviceError, Priority};
 use tidegate_hal::lock;
 
@@ -39,38 +39,6 @@ pub(crate) struct HipDriver {
     pub(crate) parameters: Mutex<HashMap<usize, HashMap<String, Vec<usize>>>>,
 }
 
-/// The error, in the words of `tidegate-gpu`.
-#[cold]
-pub(crate) fn driver_error(error: HipError) -> DriverError {
-    let kind = if error.is_forked() {
-        ErrorKind::Forked
-    } else if error.is_out_of_memory() {
-        ErrorKind::OutOfMemory
-    } else if error.is_not_supported() {
-        ErrorKind::Unsupported
-    } else if error.is_invalid_value() {
-        ErrorKind::Invalid
-    } else if error.is_already_registered() {
-        ErrorKind::AlreadyRegistered
-    } else if error.is_capture_error() {
-        ErrorKind::Capture
-    } else if error.is_context_lost() {
-        ErrorKind::ContextLost
-    } else {
-        ErrorKind::Other
-    };
-    DriverError {
-        device: "hip",
-        kind,
-        text: error.to_string(),
-    }
-}
-
-/// The result of a call, in the words of `tidegate-gpu`.
-pub(crate) fn told<T>(result: hip::Result<T>) -> Result<T> {
-    result.map_err(driver_error)
-}
-
 /// Makes an object by a call that writes its handle.
 pub(crate) fn made<T>(call: impl FnOnce(*mut *mut T) -> hip::Result<()>) -> Result<*mut T> {
     let mut object = null_mut();
@@ -82,21 +50,38 @@ pub(crate) fn at(address: u64) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// The error of a call that this crate does not make.
-fn off<T>(what: &str) -> Result<T> {
-    Err(DriverError {
-        device: "hip",
-        kind: ErrorKind::Unsupported,
-        text: format!("{what}: not used on AMD GPUs"),
-    })
-}
-
 // SAFETY: each method is one call of the HIP runtime, which does what AMD documents for it, or a few. Those of memory
 // for peers are in `peers.rs`. A HIP stream executes in order.
 unsafe impl Driver for HipDriver {
     fn enter(&self) -> Result<()> {
         // SAFETY: the call takes a number, and checks it.
         told(unsafe { self.hip.set_device(self.ordinal) })
+    }
+
+    tidegate_gpu::calls! { self.hip;
+        free(base: u64, on: Stream) = free_async(at(base), on.0.cast());
+        unregister(page: NonNull<c_void>) = host_unregister(page.as_ptr());
+        copy_in(to: u64, from: *const u8, bytes: usize, on: Stream) =
+            memcpy_h_to_d_async(at(to), from.cast(), bytes, on.0.cast());
+        copy_out(to: *mut u8, from: u64, bytes: usize, on: Stream) =
+            memcpy_d_to_h_async(to.cast(), at(from), bytes, on.0.cast());
+        copy(to: u64, from: u64, bytes: usize, on: Stream) =
+            memcpy_d_to_d_async(at(to), at(from), bytes, on.0.cast());
+        fill(to: u64, byte: u8, bytes: usize, on: Stream) = memset_d8_async(at(to), byte, bytes, on.0.cast());
+        stream_destroy(of: Stream) = stream_destroy(of.0.cast());
+        stream_synchronize(of: Stream) = stream_synchronize(of.0.cast());
+        stream_wait_event(on: Stream, awaited: Event) = stream_wait_event(on.0.cast(), awaited.0.cast(), 0);
+        stream_call(on: Stream, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) =
+            launch_host_func(on.0.cast(), Some(function), data);
+        event_destroy(of: Event) = event_destroy(of.0.cast());
+        event_record(of: Event, on: Stream) = event_record(of.0.cast(), on.0.cast());
+        event_record_in_graph(of: Event, on: Stream) =
+            event_record_with_flags(of.0.cast(), on.0.cast(), sys::hipEventRecordExternal);
+        capture_begin(on: Stream) = stream_begin_capture(on.0.cast(), sys::hipStreamCaptureModeRelaxed);
+        graph_destroy(of: Graph) = graph_destroy(of.0.cast());
+        graph_upload(of: GraphExec, on: Stream) = graph_upload(of.0.cast(), on.0.cast());
+        graph_launch(of: GraphExec, on: Stream) = graph_launch(of.0.cast(), on.0.cast());
+        graph_exec_destroy(of: GraphExec) = graph_exec_destroy(of.0.cast());
     }
 
     unsafe fn alloc(&self, bytes: usize, on: Stream) -> Result<u64> {
@@ -109,20 +94,15 @@ unsafe impl Driver for HipDriver {
         made(call).map(|base| base.expose_provenance() as u64)
     }
 
-    unsafe fn free(&self, base: u64, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.free_async(at(base), on.0.cast()) })
-    }
-
     fn alloc_for_peers(&self, bytes: usize) -> Result<PeerMemory, DeviceError> {
         self.alloc_shared(bytes)
     }
 
-    fn map_peer(&self, handle: Handle, bytes: usize) -> Result<PeerMemory, DeviceError> {
-        self.map_shared(handle, bytes)
+    fn map_peer(&self, fd: OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError> {
+        self.map_shared(fd, bytes)
     }
 
-    unsafe fn export(&self, memory: &PeerMemory) -> Result<Handle, DeviceError> {
+    unsafe fn export(&self, memory: &PeerMemory) -> Result<OwnedFd, DeviceError> {
         // SAFETY: the caller's promise.
         unsafe { self.export_shared(memory) }
     }
@@ -174,11 +154,6 @@ unsafe impl Driver for HipDriver {
         made(call).map(|device| device.expose_provenance() as u64)
     }
 
-    unsafe fn unregister(&self, page: NonNull<c_void>) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.host_unregister(page.as_ptr()) })
-    }
-
     fn is_here(&self, address: u64) -> bool {
         let is = |attribute, wanted| self.attribute(address, attribute) == Some(wanted);
         is(
@@ -190,38 +165,9 @@ unsafe impl Driver for HipDriver {
         )
     }
 
-    unsafe fn copy_in(&self, to: u64, from: *const u8, bytes: usize, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe {
-            self.hip
-                .memcpy_h_to_d_async(at(to), from.cast(), bytes, on.0.cast())
-        })
-    }
-
     unsafe fn poke(&self, to: u64, from: *const u8, alarm: Stream) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.poke_byte(to, from, alarm) }
-    }
-
-    unsafe fn copy_out(&self, to: *mut u8, from: u64, bytes: usize, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe {
-            self.hip
-                .memcpy_d_to_h_async(to.cast(), at(from), bytes, on.0.cast())
-        })
-    }
-
-    unsafe fn copy(&self, to: u64, from: u64, bytes: usize, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe {
-            self.hip
-                .memcpy_d_to_d_async(at(to), at(from), bytes, on.0.cast())
-        })
-    }
-
-    unsafe fn fill(&self, to: u64, byte: u8, bytes: usize, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.memset_d8_async(at(to), byte, bytes, on.0.cast()) })
     }
 
     /// The stream has a hardware queue of its own, since it has a mask. Others share a few queues, and then work behind
@@ -234,41 +180,11 @@ unsafe impl Driver for HipDriver {
         made(call).map(|made| Stream(made.cast()))
     }
 
-    unsafe fn stream_destroy(&self, of: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.stream_destroy(of.0.cast()) })
-    }
-
-    unsafe fn stream_synchronize(&self, of: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.stream_synchronize(of.0.cast()) })
-    }
-
     unsafe fn stream_query(&self, of: Stream) -> Result<bool> {
         // SAFETY: the caller's promise.
         told(hip::Driver::is_done(unsafe {
             self.hip.stream_query(of.0.cast())
         }))
-    }
-
-    unsafe fn stream_wait_event(&self, on: Stream, awaited: Event) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.stream_wait_event(on.0.cast(), awaited.0.cast(), 0) })
-    }
-
-    unsafe fn stream_word_ops(&self, _: Stream, _: &[WordOp]) -> Result<()> {
-        // A wait there is a kernel that polls, as a wait of the batch kernel is.
-        off("operations of streams on words")
-    }
-
-    unsafe fn stream_call(
-        &self,
-        on: Stream,
-        function: unsafe extern "C" fn(*mut c_void),
-        data: *mut c_void,
-    ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.launch_host_func(on.0.cast(), Some(function), data) })
     }
 
     fn event_create(&self, time: bool) -> Result<Event> {
@@ -279,25 +195,6 @@ unsafe impl Driver for HipDriver {
         };
         // SAFETY: one handle is written, to one that lives.
         made(|made| unsafe { self.hip.event_create(made, flags) }).map(|made| Event(made.cast()))
-    }
-
-    unsafe fn event_destroy(&self, of: Event) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.event_destroy(of.0.cast()) })
-    }
-
-    unsafe fn event_record(&self, of: Event, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.event_record(of.0.cast(), on.0.cast()) })
-    }
-
-    unsafe fn event_record_in_graph(&self, of: Event, on: Stream) -> Result<()> {
-        let flags = sys::hipEventRecordExternal;
-        // SAFETY: the caller's promise.
-        told(unsafe {
-            self.hip
-                .event_record_with_flags(of.0.cast(), on.0.cast(), flags)
-        })
     }
 
     unsafe fn event_query(&self, of: Event) -> Result<bool> {
@@ -315,12 +212,6 @@ unsafe impl Driver for HipDriver {
                 .event_elapsed_time(&mut ms, from.0.cast(), to.0.cast())
         };
         told(hip::Driver::is_done(asked)).map(|done| done.then_some(ms))
-    }
-
-    unsafe fn capture_begin(&self, on: Stream) -> Result<()> {
-        let mode = sys::hipStreamCaptureModeRelaxed;
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.stream_begin_capture(on.0.cast(), mode) })
     }
 
     unsafe fn capture_end(&self, on: Stream) -> Result<Graph> {
@@ -356,11 +247,6 @@ unsafe impl Driver for HipDriver {
         made(|made| unsafe { self.hip.graph_create(made, 0) }).map(|made| Graph(made.cast()))
     }
 
-    unsafe fn graph_destroy(&self, of: Graph) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.graph_destroy(of.0.cast()) })
-    }
-
     unsafe fn graph_node_count(&self, of: Graph) -> Result<usize> {
         let mut count = 0;
         // SAFETY: the caller's promise. Without an array, only the number is written, to one that lives.
@@ -369,32 +255,6 @@ unsafe impl Driver for HipDriver {
                 .graph_get_nodes(of.0.cast(), null_mut(), &mut count)
         })?;
         Ok(count)
-    }
-
-    // A recording that is replayed many times is made of child graphs: all of this is for copies of its nodes.
-
-    unsafe fn graph_nodes(&self, _: Graph) -> Result<Vec<GraphNode>> {
-        off("nodes of graphs")
-    }
-
-    unsafe fn graph_edges(&self, _: Graph) -> Result<Vec<Edge>> {
-        off("edges of graphs")
-    }
-
-    unsafe fn graph_kernel(&self, _: GraphNode) -> Result<Option<KernelNode>> {
-        off("kernels of graphs")
-    }
-
-    unsafe fn graph_set_arguments(&self, _: GraphNode, _: &mut [*mut c_void]) -> Result<()> {
-        off("other arguments of nodes")
-    }
-
-    unsafe fn graph_add_copy(&self, _: Graph, _: GraphNode) -> Result<GraphNode> {
-        off("copies of nodes")
-    }
-
-    unsafe fn graph_add_edges(&self, _: Graph, _: &[Edge]) -> Result<()> {
-        off("edges of graphs")
     }
 
     unsafe fn graph_add_child(
@@ -420,26 +280,11 @@ unsafe impl Driver for HipDriver {
         made(call).map(|made| GraphExec(made.cast()))
     }
 
-    unsafe fn graph_upload(&self, of: GraphExec, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.graph_upload(of.0.cast(), on.0.cast()) })
-    }
-
-    unsafe fn graph_launch(&self, of: GraphExec, on: Stream) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.graph_launch(of.0.cast(), on.0.cast()) })
-    }
-
-    unsafe fn graph_exec_destroy(&self, of: GraphExec) -> Result<()> {
-        // SAFETY: the caller's promise.
-        told(unsafe { self.hip.graph_exec_destroy(of.0.cast()) })
-    }
-
     fn load(&self, code: &Code<'_>) -> Result<Module, DeviceError> {
         let code = CodeObject::choose(code, &self.architecture)?;
         let image = code.words.as_ptr().cast();
-        // SAFETY: `CodeObject::choose` has checked that the image contains everything that its headers name. The runtime copies
-        // it, and executes nothing. One handle is written, to one that lives.
+        // SAFETY: `CodeObject::choose` has checked that the image contains everything that its headers name. The runtime
+        // copies it, and executes nothing. One handle is written, to one that lives.
         let module = made(|module| unsafe { self.hip.module_load_data(module, image) });
         let module = module.map_err(|error| DeviceError::Code(error.to_string()))?;
         lock(&self.parameters).insert(module.addr(), code.kernels);

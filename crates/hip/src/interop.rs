@@ -15,109 +15,86 @@
 //! A raw handle cannot be checked: the contracts are in the `unsafe` functions. A handle that is read back
 //! ([`HipStream::as_raw`]) is a plain value.
 
-use std::any::Any;
-
 use tidegate_ffi::hip::sys;
-use tidegate_gpu::driver::Stream;
-use tidegate_gpu::{GpuBlock, GpuStream, Keep};
-use tidegate_hal::device::{DeviceError, StreamConfig};
 
 use crate::{Hip, HipBlock, HipStream};
 
-impl HipStream {
-    /// A stream over one that another library has made, and that `keep` owns.
-    ///
-    /// # Errors
-    ///
-    /// The errors of making a stream.
-    ///
-    /// # Safety
-    ///
-    /// - `raw` was made by `hipExtStreamCreateWithCUMask` on the device, so that it has a hardware queue of its own:
-    ///   the runtime does not tell whether a stream has one. It lives as long as `keep`, and is captured only through
-    ///   the result. Nobody uses the null stream while it waits.
-    /// - Other work on it leaves the memory alone that is at home on this stream, unless the caller orders it with that
-    ///   memory's use.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::ffi::c_void;
-    /// use std::sync::Arc;
-    /// use tidegate::hip::{Hip, HipStream, prelude::*};
-    /// use tidegate::stream::UnboundStream;
-    ///
-    /// /// Adopts a stream of another library, which its owner destroys.
-    /// fn adopt<T: Send + Sync + 'static>(world: &World, raw: *mut c_void, owner: Arc<T>) -> Result<UnboundStream<Hip>> {
-    ///     // SAFETY: it has a mask, and is alive as long as the owner, who enqueues nothing there.
-    ///     unsafe { world.adopt_stream("theirs", |gpu, config| HipStream::adopt(gpu, raw.cast(), owner, config)) }
-    /// }
-    /// ```
-    pub unsafe fn adopt(
-        device: &Hip,
-        raw: sys::hipStream_t,
-        keep: Keep,
-        config: StreamConfig,
-    ) -> Result<Self, DeviceError> {
-        // SAFETY: the caller's promise.
-        let stream = unsafe { GpuStream::adopt(&device.0, Stream(raw.cast()), keep, config) };
-        stream.map(HipStream)
+tidegate_gpu::interop! {
+    Hip;
+    HipStream(sys::hipStream_t) {
+        /// A stream over one that another library has made, and that `keep` owns.
+        ///
+        /// # Errors
+        ///
+        /// The errors of making a stream.
+        ///
+        /// # Safety
+        ///
+        /// - `raw` was made by `hipExtStreamCreateWithCUMask` on the device, so that it has a hardware queue of its own:
+        ///   the runtime does not tell whether a stream has one. It lives as long as `keep`, and is captured only through
+        ///   the result. Nobody uses the null stream while it waits.
+        /// - Other work on it leaves the memory alone that is at home on this stream, unless the caller orders it with that
+        ///   memory's use.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::ffi::c_void;
+        /// use std::sync::Arc;
+        /// use tidegate::hip::{Hip, HipStream, prelude::*};
+        /// use tidegate::stream::UnboundStream;
+        ///
+        /// /// Adopts a stream of another library, which its owner destroys.
+        /// fn adopt<T: Send + Sync + 'static>(world: &World, raw: *mut c_void, owner: Arc<T>) -> Result<UnboundStream<Hip>> {
+        ///     // SAFETY: it has a mask, and is alive as long as the owner, who enqueues nothing there.
+        ///     unsafe { world.adopt_stream("theirs", |gpu, config| HipStream::adopt(gpu, raw.cast(), owner, config)) }
+        /// }
+        /// ```
+        adopt;
+
+        /// The runtime's handle. Work that is enqueued on it directly is not counted here.
+        as_raw;
     }
 
-    /// The runtime's handle. Work that is enqueued on it directly is not counted here.
-    pub fn as_raw(&self) -> sys::hipStream_t {
-        self.0.as_raw().0.cast()
-    }
-}
+    HipBlock {
+        /// A block over memory that another library has allocated, and that `owner` frees.
+        ///
+        /// # Safety
+        ///
+        /// `address .. address + bytes` is memory of the device, initialised, and aligned to at least 64 bytes. It lives as
+        /// long as `owner`, and nothing else accesses it meanwhile.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::any::Any;
+        /// use tidegate::hip::{HipBlock, prelude::*};
+        ///
+        /// /// A region over memory of another library, which its owner frees.
+        /// fn adopt(world: &World, address: u64, len: usize, owner: Box<dyn Any + Send + Sync>) -> Result<Region<f64>> {
+        ///     // SAFETY: it is memory of this GPU, aligned and initialised, and the owner leaves it alone.
+        ///     unsafe { Region::adopt(world, HipBlock::adopt(world.device(), address, 8 * len, owner), len) }
+        /// }
+        /// ```
+        adopt;
 
-impl HipBlock {
-    /// A block over memory that another library has allocated, and that `owner` frees.
-    ///
-    /// # Safety
-    ///
-    /// `address .. address + bytes` is memory of the device, initialised, and aligned to at least 64 bytes. It lives as
-    /// long as `owner`, and nothing else accesses it meanwhile.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::any::Any;
-    /// use tidegate::hip::{HipBlock, prelude::*};
-    ///
-    /// /// A region over memory of another library, which its owner frees.
-    /// fn adopt(world: &World, address: u64, len: usize, owner: Box<dyn Any + Send + Sync>) -> Result<Region<f64>> {
-    ///     // SAFETY: it is memory of this GPU, aligned and initialised, and the owner leaves it alone.
-    ///     unsafe { Region::adopt(world, HipBlock::adopt(world.device(), address, 8 * len, owner), len) }
-    /// }
-    /// ```
-    pub unsafe fn adopt(
-        device: &Hip,
-        address: u64,
-        bytes: usize,
-        owner: Box<dyn Any + Send + Sync>,
-    ) -> Self {
-        // SAFETY: the caller's promise.
-        HipBlock(unsafe { GpuBlock::adopt(&device.0, address, bytes, owner) })
-    }
-
-    /// The owner of adopted memory.
-    ///
-    /// # Errors
-    ///
-    /// The block itself, if it was allocated here.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::any::Any;
-    /// use tidegate::hip::prelude::*;
-    ///
-    /// /// Gives memory that was adopted back to its owner.
-    /// fn give_back(x: Region<f64>) -> Result<Option<Box<dyn Any + Send + Sync>>> {
-    ///     Ok(x.into_block()?.into_adopted().ok())
-    /// }
-    /// ```
-    pub fn into_adopted(self) -> Result<Box<dyn Any + Send + Sync>, Self> {
-        self.0.into_adopted().map_err(HipBlock)
+        /// The owner of adopted memory.
+        ///
+        /// # Errors
+        ///
+        /// The block itself, if it was allocated here.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::any::Any;
+        /// use tidegate::hip::prelude::*;
+        ///
+        /// /// Gives memory that was adopted back to its owner.
+        /// fn give_back(x: Region<f64>) -> Result<Option<Box<dyn Any + Send + Sync>>> {
+        ///     Ok(x.into_block()?.into_adopted().ok())
+        /// }
+        /// ```
+        into_adopted;
     }
 }

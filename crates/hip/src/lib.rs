@@ -13,7 +13,7 @@
 //! - `peers.rs`, `life.rs`: memory for peers. Where the runtime can, a peer's mapping owns the memory, as on CUDA.
 //!   Elsewhere a *life file* tells the owner whether a peer still has it mapped, and it is not freed before.
 //! - `start.rs`: a GPU's limits.
-//! - `code.rs`, `msgpack.rs`: the code object for a GPU, a check that it is complete, and the parameters of its kernels.
+//! - `code.rs`: the code object for a GPU, a check that it is complete, and the parameters of its kernels.
 //! - [`interop`]: streams and memory of other HIP libraries.
 //!
 //! # Failure
@@ -26,7 +26,6 @@ mod code;
 mod driver;
 pub mod interop;
 mod life;
-mod msgpack;
 mod peers;
 #[cfg(test)]
 #[path = "../../../tests/common/skipped.rs"]
@@ -37,10 +36,6 @@ pub use tidegate_gpu::{
     GpuEvent as HipEvent, GpuFunction as HipFunction, GpuGraph as HipGraph, GpuModule as HipModule,
     Keep, StreamState, TimedEvent, gpu,
 };
-
-use std::sync::Arc;
-
-use tidegate_hal::device::DeviceError;
 
 tidegate_gpu::vendor! {
     &start::HIP, "hip";
@@ -57,7 +52,25 @@ tidegate_gpu::vendor! {
     ///     println!("rank {} has GPU {}, {}", world.rank(), gpu.ordinal(), gpu.name());
     /// }
     /// ```
-    device Hip;
+    device Hip {
+        /// How many GPUs the runtime lists.
+        ///
+        /// # Errors
+        ///
+        /// [`DeviceError::Missing`](tidegate_hal::device::DeviceError) if there is no runtime, or no GPU.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use tidegate::hip::Hip;
+        ///
+        /// match Hip::count() {
+        ///     Ok(gpus) => println!("{gpus} GPUs"),
+        ///     Err(error) => println!("{error}"), // there is no runtime
+        /// }
+        /// ```
+        count;
+    }
 
     /// A block of memory of the device, or a mapping of a peer's block.
     ///
@@ -91,84 +104,40 @@ tidegate_gpu::vendor! {
     /// s.launch(kernel, (x,))
     /// # }
     /// ```
-    stream HipStream;
+    stream HipStream {
+        /// Enqueues an event that records a time.
+        ///
+        /// # Errors
+        ///
+        /// If the runtime refuses.
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use std::sync::Arc;
+        /// use tidegate::hip::{Hip, HipStream, TimedEvent, prelude::*};
+        /// use tidegate::kernel::Parameters;
+        /// use tidegate::kernel::foreign;
+        ///
+        /// /// Enqueues an event: the device's stream is had by a foreign kernel.
+        /// fn event<'s>(s: &Stream<'s>, x: &Region<f64, On<'s>>) -> Result<Option<Arc<TimedEvent>>> {
+        ///     let mut event = None;
+        ///     let record = |stream: &HipStream, _: &Parameters| {
+        ///         event = Some(stream.timed_event()?);
+        ///         Ok(())
+        ///     };
+        ///     // SAFETY: an event accesses no memory.
+        ///     s.launch(unsafe { foreign(record) }, (x,))?;
+        ///     Ok(event)
+        /// }
+        /// ```
+        timed_event;
+    }
 }
 
 impl Hip {
-    /// How many GPUs the runtime lists.
-    ///
-    /// # Errors
-    ///
-    /// [`DeviceError::Missing`] if there is no runtime, or no GPU.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tidegate::hip::Hip;
-    ///
-    /// match Hip::count() {
-    ///     Ok(gpus) => println!("{gpus} GPUs"),
-    ///     Err(error) => println!("{error}"), // there is no runtime
-    /// }
-    /// ```
-    pub fn count() -> Result<usize, DeviceError> {
-        (start::HIP.count)()
-    }
-
-    /// The GPU's name, as the runtime gives it.
-    pub fn name(&self) -> &str {
-        &self.0.limits().name
-    }
-
-    /// The GPU's number among the devices that the process may see.
-    pub fn ordinal(&self) -> usize {
-        self.0.limits().ordinal
-    }
-
-    /// The GPU's UUID. If it has none, these bytes say where it is on its machine.
-    pub fn uuid(&self) -> [u8; 16] {
-        self.0.limits().uuid
-    }
-
     /// The GPU's architecture, with its features: `gfx942:sramecc+:xnack-`. Code objects are made for one of these.
     pub fn architecture(&self) -> &'static str {
-        start::architecture(self.ordinal())
-    }
-
-    /// How many multiprocessors the GPU has, as the runtime counts them.
-    pub fn multiprocessors(&self) -> usize {
-        self.0.limits().multiprocessors
-    }
-}
-
-impl HipStream {
-    /// Enqueues an event that records a time.
-    ///
-    /// # Errors
-    ///
-    /// If the runtime refuses.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tidegate::hip::{Hip, HipStream, TimedEvent, prelude::*};
-    /// use tidegate::kernel::Parameters;
-    /// use tidegate::kernel::foreign;
-    ///
-    /// /// Enqueues an event: the device's stream is had by a foreign kernel.
-    /// fn event<'s>(s: &Stream<'s>, x: &Region<f64, On<'s>>) -> Result<Option<Arc<TimedEvent>>> {
-    ///     let mut event = None;
-    ///     let record = |stream: &HipStream, _: &Parameters| {
-    ///         event = Some(stream.timed_event()?);
-    ///         Ok(())
-    ///     };
-    ///     // SAFETY: an event accesses no memory.
-    ///     s.launch(unsafe { foreign(record) }, (x,))?;
-    ///     Ok(event)
-    /// }
-    /// ```
-    pub fn timed_event(&self) -> Result<Arc<TimedEvent>, DeviceError> {
-        self.0.timed_event()
+        &self.0.driver::<driver::HipDriver>().architecture
     }
 }

@@ -14,36 +14,34 @@
 //! - If a peer ends, in whatever way, the kernel ends its locks. It has taken the peer's queues off the device by then:
 //!   it ends the process's address space before it closes files.
 //! - A process has one descriptor for each peer whose memory it maps, however many windows they share.
-//! - A peer that comes too late gets an error. The owner clears the record under the lock before it frees the memory,
-//!   and a peer reads the record under its lock. A place that is used again has another generation, which the offset of
-//!   the descriptor also says.
+//! - A peer that comes too late finds no record. The owner clears it under the lock before it frees the memory, and a
+//!   peer reads it under its lock. No offset is used twice. A record has pages of its own, which are given back when it
+//!   is cleared.
 //! - If the *owner* ends, its peers still have the memory mapped. The documents promise nothing then. (The kernel's
 //!   driver counts the mappings of a buffer, and frees it after the last.) All windows are revoked by then.
 //!
 //! A child that a peer forks has that peer's descriptions, too. So while such a child lives, the owner keeps the
 //! memory.
-//!
-//! # Failure
-//!
-//! [`Imports::hold`] says why there is no memory: the owner has freed it, or `/proc` is not there.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{MemfdFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom};
 use tidegate_ffi::lock::{Hold, lock};
 
-/// The bytes of a record.
-const BYTES: usize = 128;
 /// What a life file begins with, in place of a first record.
 const HEAD: &[u8; 16] = b"tidegate, HIP 1\0";
-/// Below this bit of a descriptor's offset is the record's place in the file, above it the generation.
-const PLACES: u32 = 32;
+/// How far records are apart: no machine has larger pages.
+const APART: u64 = 1 << 16;
+/// The bytes of a record.
+const BYTES: usize = 96;
 
 /// What a peer must know of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,58 +52,34 @@ pub(crate) struct Record {
     pub(crate) device: [u8; 16],
     /// How far behind the beginning of the named memory it begins.
     pub(crate) offset: u64,
-    /// Its size.
+    /// Its size, which is not 0.
     pub(crate) size: u64,
 }
 
 impl Record {
-    fn to_bytes(self, generation: u64) -> [u8; BYTES] {
-        let mut bytes = [0; BYTES];
-        bytes[..64].copy_from_slice(&self.handle);
-        bytes[64..80].copy_from_slice(&self.device);
-        for (at, number) in [(80, self.offset), (88, self.size), (96, generation)] {
-            bytes[at..at + 8].copy_from_slice(&number.to_ne_bytes());
-        }
-        bytes
+    fn to_bytes(self) -> Vec<u8> {
+        let numbers = [self.offset, self.size].map(u64::to_ne_bytes);
+        [&self.handle[..], &self.device, numbers.as_flattened()].concat()
     }
 
-    /// The record and its generation.
-    fn of_bytes(bytes: &[u8; BYTES]) -> (Self, u64) {
-        let number = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+    /// The record, unless it was cleared.
+    fn of_bytes(bytes: &[u8; BYTES]) -> Option<Self> {
+        let (handle, rest) = bytes.split_first_chunk()?;
+        let (device, rest) = rest.split_first_chunk()?;
+        let (offset, size) = rest.split_first_chunk()?;
         let record = Record {
-            handle: bytes[..64].try_into().expect("64 bytes"),
-            device: bytes[64..80].try_into().expect("16 bytes"),
-            offset: number(80),
-            size: number(88),
+            handle: *handle,
+            device: *device,
+            offset: u64::from_ne_bytes(*offset),
+            size: u64::from_ne_bytes(size.try_into().ok()?),
         };
-        (record, number(96))
+        (record.size > 0).then_some(record)
     }
 }
 
-/// A place in the file, and the generation of the record there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Slot {
-    place: u32,
-    generation: u32,
-}
-
-impl Slot {
-    fn bytes(self) -> Range<u64> {
-        let first = u64::from(self.place) * BYTES as u64;
-        first..first + BYTES as u64
-    }
-
-    /// The offset of a descriptor that means this record.
-    fn offset(self) -> u64 {
-        u64::from(self.generation) << PLACES | u64::from(self.place)
-    }
-
-    fn of_offset(offset: u64) -> Self {
-        Slot {
-            place: offset as u32,
-            generation: (offset >> PLACES) as u32,
-        }
-    }
+/// The bytes of the file that belong to the record at an offset.
+fn range(at: u64) -> Range<u64> {
+    at..at + APART
 }
 
 /// Whether a descriptor is of a life file: memory itself is also handed over by a descriptor.
@@ -117,13 +91,14 @@ pub(crate) fn is_life_file(fd: impl AsFd) -> bool {
 /// What tells a file from all others of the machine.
 type Identity = (u64, u64);
 
-fn identity(file: &File) -> io::Result<Identity> {
-    let data = file.metadata()?;
-    Ok((data.dev(), data.ino()))
+/// The file of a descriptor, and the offset of the record that it means.
+fn meaning(fd: impl AsFd) -> io::Result<(Identity, u64)> {
+    let data = rustix::fs::fstat(&fd)?;
+    Ok(((data.st_dev, data.st_ino), rustix::fs::tell(fd)?))
 }
 
 /// Opens a file again: a new open description.
-fn reopen(file: &impl AsFd) -> io::Result<File> {
+fn reopen(file: impl AsFd) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     File::options().read(true).write(true).open(path)
 }
@@ -131,79 +106,52 @@ fn reopen(file: &impl AsFd) -> io::Result<File> {
 /// The records of this process.
 pub(crate) struct Exports {
     file: File,
-    identity: Identity,
-    slots: Mutex<Slots>,
-}
-
-struct Slots {
-    /// How many places there are. The first is the head's.
-    places: u32,
-    /// Places that are free, with the generations that they had last.
-    free: Vec<Slot>,
+    /// The offset of the next record.
+    next: AtomicU64,
 }
 
 impl Exports {
     pub(crate) fn new() -> io::Result<Self> {
-        let file = rustix::fs::memfd_create("tidegate-hip", MemfdFlags::CLOEXEC)?;
-        let file = File::from(file);
+        let file = File::from(rustix::fs::memfd_create(
+            "tidegate-hip",
+            MemfdFlags::CLOEXEC,
+        )?);
         file.write_all_at(HEAD, 0)?;
-        Ok(Exports {
-            identity: identity(&file)?,
-            file,
-            slots: Mutex::new(Slots {
-                places: 1,
-                free: Vec::new(),
-            }),
-        })
+        let next = APART.into();
+        Ok(Exports { file, next })
     }
 
-    /// Writes a record.
-    pub(crate) fn write(&self, record: Record) -> io::Result<Slot> {
-        let slot = {
-            let mut slots = tidegate_hal::lock(&self.slots);
-            let place = slots.places;
-            let last = slots.free.pop().unwrap_or(Slot {
-                place,
-                generation: 0,
-            });
-            slots.places += u32::from(last.place == place);
-            // An offset has a sign, and 0 is a record that was cleared.
-            let generation = (last.generation + 1) & (u32::MAX >> 1);
-            Slot {
-                generation: generation.max(1),
-                ..last
-            }
-        };
-        let bytes = record.to_bytes(slot.generation.into());
-        self.file.write_all_at(&bytes, slot.bytes().start)?;
-        Ok(slot)
+    /// Writes a record, and returns its offset.
+    pub(crate) fn write(&self, record: Record) -> io::Result<u64> {
+        let at = self.next.fetch_add(APART, Ordering::Relaxed);
+        self.file.write_all_at(&record.to_bytes(), at)?;
+        Ok(at)
     }
 
     /// A descriptor by which peers find a record.
-    pub(crate) fn handle(&self, slot: Slot) -> io::Result<OwnedFd> {
+    pub(crate) fn handle(&self, at: u64) -> io::Result<OwnedFd> {
         let file = reopen(&self.file)?;
-        rustix::fs::seek(&file, SeekFrom::Start(slot.offset()))?;
+        rustix::fs::seek(&file, SeekFrom::Start(at))?;
         Ok(file.into())
     }
 
     /// Clears a record, if no peer holds it. From then on no peer can.
-    pub(crate) fn revoke(&self, slot: Slot) -> io::Result<bool> {
+    pub(crate) fn revoke(&self, at: u64) -> io::Result<bool> {
         let file = self.file.as_fd();
-        if !lock(file, slot.bytes(), Hold::Alone)? {
+        if !lock(file, range(at), Hold::Alone)? {
             return Ok(false);
         }
-        let cleared = self.file.write_all_at(&[0; BYTES], slot.bytes().start);
-        lock(file, slot.bytes(), Hold::Nothing)?;
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let cleared = rustix::fs::fallocate(file, how, at, APART);
+        lock(file, range(at), Hold::Nothing)?;
         cleared?;
-        tidegate_hal::lock(&self.slots).free.push(slot);
         Ok(true)
     }
 
     /// The record that a descriptor means, if it is one of this process.
-    pub(crate) fn own(&self, fd: impl AsFd) -> io::Result<Option<Slot>> {
-        let file = File::from(fd.as_fd().try_clone_to_owned()?);
-        let offset = rustix::fs::seek(&file, SeekFrom::Current(0))?;
-        Ok((identity(&file)? == self.identity).then(|| Slot::of_offset(offset)))
+    pub(crate) fn own(&self, fd: impl AsFd) -> io::Result<Option<u64>> {
+        let ((own, _), (of, at)) = (meaning(&self.file)?, meaning(fd)?);
+        Ok((of == own).then_some(at))
     }
 }
 
@@ -214,77 +162,62 @@ pub(crate) struct Imports(Mutex<HashMap<Identity, Arc<Peer>>>);
 /// A peer's life file.
 struct Peer {
     file: File,
-    /// How often each place is held.
-    held: Mutex<HashMap<u32, usize>>,
+    /// How often the record at each offset is held.
+    held: Mutex<HashMap<u64, usize>>,
 }
 
 /// A record of a peer that this process holds.
 pub(crate) struct Held {
     peer: Arc<Peer>,
-    slot: Slot,
+    at: u64,
 }
 
 impl Imports {
-    /// Holds a record until the result is dropped.
+    /// Holds a record until the result is dropped; `None` if the peer has freed the memory.
     ///
     /// # Errors
     ///
-    /// A description of why there is no memory.
-    pub(crate) fn hold(&self, fd: impl AsFd) -> Result<(Held, Record), String> {
-        let no = |error: io::Error| format!("a peer's life file: {error}");
-        let file = File::from(fd.as_fd().try_clone_to_owned().map_err(no)?);
-        let offset =
-            rustix::fs::seek(&file, SeekFrom::Current(0)).map_err(|error| no(error.into()))?;
-        let slot = Slot::of_offset(offset);
+    /// If the descriptor is of another file, or `/proc` is not there.
+    pub(crate) fn hold(&self, fd: impl AsFd) -> io::Result<Option<(Held, Record)>> {
+        let (identity, at) = meaning(&fd)?;
         let peer = {
             let mut peers = tidegate_hal::lock(&self.0);
             // Nobody else holds the file of a peer whose memory is not mapped any more.
             peers.retain(|_, peer| Arc::strong_count(peer) > 1);
-            let identity = identity(&file).map_err(no)?;
-            match peers.get(&identity) {
-                Some(peer) => peer.clone(),
-                None => {
-                    let file = reopen(&file).map_err(no)?;
-                    let held = Mutex::default();
-                    let peer = Arc::new(Peer { file, held });
-                    peers.insert(identity, peer.clone());
-                    peer
+            match peers.entry(identity) {
+                Entry::Occupied(known) => known.get().clone(),
+                Entry::Vacant(new) => {
+                    let (file, held) = (reopen(fd)?, Mutex::default());
+                    new.insert(Arc::new(Peer { file, held })).clone()
                 }
             }
         };
-        let gone = || "the peer has freed the memory".to_owned();
         {
             let mut held = tidegate_hal::lock(&peer.held);
-            let count = held.entry(slot.place).or_default();
-            if *count == 0 && !lock(peer.file.as_fd(), slot.bytes(), Hold::Shared).map_err(no)? {
-                held.remove(&slot.place);
-                return Err(gone());
+            let count = held.entry(at).or_default();
+            if *count == 0 && !lock(peer.file.as_fd(), range(at), Hold::Shared)? {
+                return Ok(None);
             }
             *count += 1;
         }
-        let held = Held { peer, slot };
+        let held = Held { peer, at };
         let mut bytes = [0; BYTES];
-        let read = held.peer.file.read_exact_at(&mut bytes, slot.bytes().start);
-        read.map_err(no)?;
-        let (record, generation) = Record::of_bytes(&bytes);
-        if generation != u64::from(slot.generation) {
-            return Err(gone());
-        }
-        Ok((held, record))
+        held.peer.file.read_exact_at(&mut bytes, at)?;
+        Ok(Record::of_bytes(&bytes).map(|record| (held, record)))
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         let mut held = tidegate_hal::lock(&self.peer.held);
-        let Some(count) = held.get_mut(&self.slot.place) else {
+        let Some(count) = held.get_mut(&self.at) else {
             return;
         };
         *count -= 1;
         if *count == 0 {
-            held.remove(&self.slot.place);
+            held.remove(&self.at);
             // If the system refuses, the owner keeps the memory until this process ends.
-            let _ = lock(self.peer.file.as_fd(), self.slot.bytes(), Hold::Nothing);
+            let _ = lock(self.peer.file.as_fd(), range(self.at), Hold::Nothing);
         }
     }
 }

@@ -32,13 +32,14 @@ use std::sync::atomic::{AtomicU8, Ordering, fence};
 use std::sync::{Mutex, Once, OnceLock};
 
 use tidegate_ffi::hip::sys;
-use tidegate_gpu::driver::{Doing as _, Driver as _, ErrorKind, PeerMemory, Result, Stream};
-use tidegate_hal::control::Handle;
+use tidegate_gpu::driver::{
+    Doing as _, Driver as _, ErrorKind, PeerMemory, Result, Stream, no_atomics, told, whole_units,
+};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::{lock, tell};
 
-use crate::driver::{HipDriver, at, made, told};
-use crate::life::{Exports, Held, Imports, Record, Slot, is_life_file};
+use crate::driver::{HipDriver, at, made};
+use crate::life::{Exports, Held, Imports, Record, is_life_file};
 
 /// All memory for peers of this process.
 static MEMORY: Mutex<Option<Memory>> = Mutex::new(None);
@@ -66,8 +67,8 @@ struct Piece {
 }
 
 enum Kind {
-    /// Memory of this process with a name. It has a record if it was exported. `users` have it mapped.
-    Named { slot: Option<Slot>, users: usize },
+    /// Memory of this process with a name, and the offset of its record. `users` have it mapped.
+    Named { record: u64, users: usize },
     /// A peer's memory that was opened at this address.
     Opened { at: u64, held: Held },
     /// Whole memory, with the address of its handle.
@@ -77,13 +78,9 @@ enum Kind {
 impl Memory {
     fn add(&mut self, piece: Piece) -> PeerMemory {
         self.last += 1;
-        let memory = PeerMemory {
-            base: piece.base,
-            size: piece.size,
-            memory: self.last,
-        };
-        self.pieces.insert(self.last, piece);
-        memory
+        let (base, size, memory) = (piece.base, piece.size, self.last);
+        self.pieces.insert(memory, piece);
+        PeerMemory { base, size, memory }
     }
 
     fn piece(&mut self, memory: &PeerMemory) -> &mut Piece {
@@ -96,7 +93,7 @@ impl Memory {
 fn exports() -> Result<&'static Exports, DeviceError> {
     static EXPORTS: OnceLock<std::io::Result<Exports>> = OnceLock::new();
     let exports = EXPORTS.get_or_init(Exports::new).as_ref();
-    exports.map_err(|error| file_error(error.to_string()))
+    exports.map_err(file_error)
 }
 
 /// The peers whose memory this process has mapped.
@@ -105,15 +102,22 @@ fn imports() -> &'static Imports {
     IMPORTS.get_or_init(Imports::default)
 }
 
-fn file_error(detail: String) -> DeviceError {
+fn file_error(error: impl ToString) -> DeviceError {
     DeviceError::System {
         what: "sharing memory with peers",
-        detail,
+        detail: error.to_string(),
     }
 }
 
 fn bad(error: impl ToString) -> DeviceError {
     DeviceError::BadHandle(error.to_string())
+}
+
+fn is_enough(size: usize, bytes: usize) -> Result<(), DeviceError> {
+    if size < bytes {
+        return Err(bad(format!("the memory has {size} bytes, not {bytes}")));
+    }
+    Ok(())
 }
 
 /// A handle of whole memory.
@@ -175,13 +179,7 @@ impl HipDriver {
         let what = "allocating memory for peers";
         if self.whole {
             let (prop, unit) = self.uncached().doing(what)?;
-            let size =
-                bytes
-                    .checked_next_multiple_of(unit)
-                    .ok_or_else(|| DeviceError::Exhausted {
-                        what: "memory of the device",
-                        detail: format!("{bytes} bytes"),
-                    })?;
+            let size = whole_units(bytes, unit)?;
             let handle = self.create(size, &prop).doing(what)?;
             return self.map_whole(handle, size);
         }
@@ -198,18 +196,47 @@ impl HipDriver {
             }
             base => base,
         };
-        let base = base.doing(what)?.expose_provenance() as u64;
-        Ok(with(|memory| {
-            memory.add(Piece {
-                device: self.ordinal,
-                base,
-                size: bytes,
-                kind: Kind::Named {
-                    slot: None,
-                    users: 1,
-                },
-            })
-        }))
+        let base = base.doing(what)?;
+        let record = self.name(base, bytes).inspect_err(|_| {
+            // SAFETY: it was just allocated, and nobody else has it.
+            let _ = unsafe { self.hip.free(base) };
+        })?;
+        let kind = Kind::Named { record, users: 1 };
+        Ok(self.add(base.expose_provenance() as u64, bytes, kind))
+    }
+
+    fn add(&self, base: u64, size: usize, kind: Kind) -> PeerMemory {
+        with(|memory| memory.add(self.piece(base, size, kind)))
+    }
+
+    fn piece(&self, base: u64, size: usize, kind: Kind) -> Piece {
+        let device = self.ordinal;
+        Piece {
+            device,
+            base,
+            size,
+            kind,
+        }
+    }
+
+    /// Names memory that was just allocated. Returns the offset of its record.
+    fn name(&self, base: *mut c_void, size: usize) -> Result<u64, DeviceError> {
+        let what = "naming memory for peers";
+        let mut name = sys::hipIpcMemHandle_st { reserved: [0; 64] };
+        // SAFETY: the memory is live; one structure is written, to one that lives.
+        unsafe { self.hip.ipc_get_mem_handle(&mut name, base) }.doing(what)?;
+        let (mut first, mut all) = (null_mut(), 0);
+        // SAFETY: the call does not use the address; two values are written, to two that live.
+        let call = unsafe { self.hip.mem_get_address_range(&mut first, &mut all, base) };
+        call.doing(what)?;
+        let record = Record {
+            handle: name.reserved.map(|byte| byte as u8),
+            device: self.devices[self.ordinal as usize],
+            // A name is opened at the beginning of the allocation, of which the memory may be a part.
+            offset: (base.addr() - first.addr()) as u64,
+            size: size as u64,
+        };
+        exports()?.write(record).map_err(file_error)
     }
 
     /// Maps whole memory, and takes its handle over.
@@ -236,16 +263,14 @@ impl HipDriver {
             location: self.location(),
             flags: sys::hipMemAccessFlagsProtReadWrite,
         };
-        let piece = Piece {
-            device: self.ordinal,
-            base: base.expose_provenance() as u64,
+        let handle = handle.expose_provenance();
+        let piece = self.piece(
+            base.expose_provenance() as u64,
             size,
-            kind: Kind::Whole {
-                handle: handle.expose_provenance(),
-            },
-        };
+            Kind::Whole { handle },
+        );
         // SAFETY: the range is mapped; the structure lives.
-        let set = told(unsafe { self.hip.mem_set_access(base, size, &access, 1) });
+        let set = unsafe { self.hip.mem_set_access(base, size, &access, 1) };
         with(|memory| match set.doing(what) {
             Ok(()) => Ok(memory.add(piece)),
             Err(error) => {
@@ -258,96 +283,38 @@ impl HipDriver {
     /// # Safety
     ///
     /// The memory is not given up yet.
-    pub(crate) unsafe fn export_shared(&self, memory: &PeerMemory) -> Result<Handle, DeviceError> {
-        let what = "exporting memory";
-        let (base, size, known) = with(|table| {
-            let piece = table.piece(memory);
-            let known = match &piece.kind {
-                Kind::Whole { handle } => Err(*handle),
-                Kind::Named { slot, .. } => Ok(*slot),
-                Kind::Opened { .. } => unreachable!("a peer's memory is not exported"),
-            };
-            (piece.base, piece.size, known)
+    pub(crate) unsafe fn export_shared(&self, memory: &PeerMemory) -> Result<OwnedFd, DeviceError> {
+        let found = with(|table| match table.piece(memory).kind {
+            Kind::Whole { handle } => Err(handle),
+            Kind::Named { record, .. } => Ok(record),
+            Kind::Opened { .. } => unreachable!("a peer's memory is not exported"),
         });
-        let slot = match known {
-            Err(handle) => {
-                let mut fd: c_int = -1;
-                let kind = sys::hipMemHandleTypePosixFileDescriptor;
-                let into = (&raw mut fd).cast::<c_void>();
-                // SAFETY: the caller promises for the memory. For this kind one int is written, to one that lives.
-                let call = unsafe {
-                    self.hip
-                        .mem_export_to_shareable_handle(into, whole(handle), kind, 0)
-                };
-                told(call).doing(what)?;
-                if fd < 0 {
-                    return Err(file_error(format!("the runtime gave the descriptor {fd}")));
-                }
-                // SAFETY: the runtime has opened the descriptor for the caller, and nobody else has it.
-                return Ok(Handle::Fd(unsafe { OwnedFd::from_raw_fd(fd) }));
-            }
-            Ok(Some(slot)) => slot,
-            Ok(None) => {
-                let mut name = sys::hipIpcMemHandle_st { reserved: [0; 64] };
-                // SAFETY: the caller promises for the memory; one structure is written, to one that lives.
-                told(unsafe { self.hip.ipc_get_mem_handle(&mut name, at(base)) }).doing(what)?;
-                let (mut first, mut all) = (null_mut(), 0);
-                // SAFETY: the call does not use the address; two values are written, to two that live.
-                let call = unsafe {
-                    self.hip
-                        .mem_get_address_range(&mut first, &mut all, at(base))
-                };
-                told(call).doing(what)?;
-                let record = Record {
-                    handle: name.reserved.map(|byte| byte as u8),
-                    device: self.devices[self.ordinal as usize],
-                    // A name is opened at the beginning of the allocation, of which the memory may be a part.
-                    offset: base - first.addr() as u64,
-                    size: size as u64,
-                };
-                let slot = exports()?
-                    .write(record)
-                    .map_err(|error| file_error(error.to_string()))?;
-                let first = with(|table| match &mut table.piece(memory).kind {
-                    Kind::Named { slot: known, .. } => *known.get_or_insert(slot),
-                    _ => unreachable!("it was named a moment ago"),
-                });
-                if first != slot {
-                    // Another thread was faster, and nobody has seen this record.
-                    let _ = exports()?.revoke(slot);
-                }
-                first
-            }
+        let handle = match found {
+            Ok(record) => return exports()?.handle(record).map_err(file_error),
+            Err(handle) => whole(handle),
         };
-        let fd = exports()?
-            .handle(slot)
-            .map_err(|error| file_error(error.to_string()))?;
-        Ok(Handle::Fd(fd))
+        let mut fd: c_int = -1;
+        let kind = sys::hipMemHandleTypePosixFileDescriptor;
+        let into = (&raw mut fd).cast::<c_void>();
+        // SAFETY: the caller promises for the memory. For this kind one int is written, to one that lives.
+        let call = unsafe {
+            self.hip
+                .mem_export_to_shareable_handle(into, handle, kind, 0)
+        };
+        call.doing("exporting memory")?;
+        if fd < 0 {
+            return Err(file_error(format!("the runtime gave the descriptor {fd}")));
+        }
+        // SAFETY: the runtime has opened the descriptor for the caller, and nobody else has it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    pub(crate) fn map_shared(
-        &self,
-        handle: Handle,
-        bytes: usize,
-    ) -> Result<PeerMemory, DeviceError> {
-        let fd = match handle {
-            Handle::Fd(fd) => fd,
-            Handle::Lost(why) => {
-                return Err(DeviceError::Exhausted {
-                    what: "descriptors",
-                    detail: why,
-                });
-            }
-            _ => return Err(bad("memory of a GPU is handed over as a file descriptor")),
-        };
+    pub(crate) fn map_shared(&self, fd: OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError> {
         if !is_life_file(&fd) {
             return self.import_whole(&fd, bytes);
         }
-        let own = exports()?
-            .own(&fd)
-            .map_err(|error| file_error(error.to_string()))?;
-        match own {
-            Some(slot) => self.join(slot, bytes),
+        match exports()?.own(&fd).map_err(file_error)? {
+            Some(record) => self.join(record, bytes),
             None => self.open(&fd, bytes),
         }
     }
@@ -374,24 +341,23 @@ impl HipDriver {
     }
 
     /// Maps memory of this process.
-    fn join(&self, slot: Slot, bytes: usize) -> Result<PeerMemory, DeviceError> {
+    fn join(&self, wanted: u64, bytes: usize) -> Result<PeerMemory, DeviceError> {
         let joined = with(|memory| {
-            let is_it = |piece: &Piece| matches!(&piece.kind, Kind::Named { slot: Some(own), .. } if *own == slot);
-            let (id, piece) = memory.pieces.iter_mut().find(|(_, piece)| is_it(piece))?;
-            if let Kind::Named { users, .. } = &mut piece.kind {
-                *users += 1;
-            }
-            let (base, size, memory) = (piece.base, piece.size, *id);
-            Some((piece.device, PeerMemory { base, size, memory }))
+            memory
+                .pieces
+                .iter_mut()
+                .find_map(|(id, piece)| match &mut piece.kind {
+                    Kind::Named { record, users } if *record == wanted => {
+                        *users += 1;
+                        let (base, size, memory) = (piece.base, piece.size, *id);
+                        Some((piece.device, PeerMemory { base, size, memory }))
+                    }
+                    _ => None,
+                })
         });
         let (device, memory) = joined.ok_or_else(|| bad("this process has freed the memory"))?;
         let enable = || {
-            if memory.size < bytes {
-                return Err(bad(format!(
-                    "the memory has {} bytes, not {bytes}",
-                    memory.size
-                )));
-            }
+            is_enough(memory.size, bytes)?;
             self.check_atomics(Some(device))?;
             if device == self.ordinal {
                 return Ok(());
@@ -411,13 +377,11 @@ impl HipDriver {
 
     /// Maps memory of another process by its name.
     fn open(&self, fd: &OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError> {
-        let (held, record) = imports().hold(fd).map_err(bad)?;
-        if record.size < bytes as u64 {
-            return Err(bad(format!(
-                "the memory has {} bytes, not {bytes}",
-                record.size
-            )));
-        }
+        let held = imports()
+            .hold(fd)
+            .map_err(|error| bad(format!("a peer's life file: {error}")))?;
+        let (held, record) = held.ok_or_else(|| bad("the peer has freed the memory"))?;
+        is_enough(record.size as usize, bytes)?;
         let owner = self.devices.iter().position(|uuid| *uuid == record.device);
         self.check_atomics(owner.map(|owner| owner as i32))?;
         let name = sys::hipIpcMemHandle_st {
@@ -428,14 +392,8 @@ impl HipDriver {
         // lives.
         let opened = made(|base| unsafe { self.hip.ipc_open_mem_handle(base, name, flags) });
         let opened = opened.map_err(bad)?.expose_provenance() as u64;
-        Ok(with(|memory| {
-            memory.add(Piece {
-                device: self.ordinal,
-                base: opened + record.offset,
-                size: record.size as usize,
-                kind: Kind::Opened { at: opened, held },
-            })
-        }))
+        let kind = Kind::Opened { at: opened, held };
+        Ok(self.add(opened + record.offset, record.size as usize, kind))
     }
 
     /// Checks that this GPU can add to words in memory of another one. If the other is not known here, or the runtime
@@ -451,13 +409,7 @@ impl HipDriver {
                 .device_get_p2p_attribute(&mut can, native, self.ordinal, owner)
         };
         if asked.is_ok() && can == 0 {
-            return Err(DeviceError::Unsupported {
-                device: "hip",
-                what: format!(
-                    "adds from GPU {} to words of GPU {owner}: the link between them has no atomics (a NIC can reach it: `Route::Nic`)",
-                    self.ordinal
-                ),
-            });
+            return Err(no_atomics("hip", self.ordinal, owner));
         }
         Ok(())
     }
@@ -468,18 +420,9 @@ impl HipDriver {
     ///
     /// The memory is not given up yet, and nothing on this GPU uses it any more.
     pub(crate) unsafe fn leave_shared(&self, memory: PeerMemory) {
-        with(|table| {
-            if let Kind::Named { users, .. } = &mut table.piece(&memory).kind {
-                *users -= 1;
-                if *users > 0 {
-                    return;
-                }
-            }
-            let piece = table
-                .pieces
-                .remove(&memory.memory)
-                .expect("it is in the table");
-            table.left.push(piece);
+        with(|table| match &mut table.piece(&memory).kind {
+            Kind::Named { users, .. } if *users > 1 => *users -= 1,
+            _ => table.left.extend(table.pieces.remove(&memory.memory)),
         });
     }
 
@@ -494,14 +437,9 @@ impl HipDriver {
         for piece in pieces {
             let (base, size) = (at(piece.base), piece.size);
             match piece.kind {
-                Kind::Named { slot, .. } => {
-                    let free = || {
-                        let Some(slot) = slot else { return Ok(true) };
-                        exports()?
-                            .revoke(slot)
-                            .map_err(|error| file_error(error.to_string()))
-                    };
-                    match free() {
+                Kind::Named { record, .. } => {
+                    let revoke = |exports: &Exports| exports.revoke(record).map_err(file_error);
+                    match exports().and_then(revoke) {
                         // SAFETY: nobody in this process uses the memory (`leave_shared`), and no peer can.
                         Ok(true) => drop(unsafe { self.hip.free(base) }),
                         // A peer has it mapped.

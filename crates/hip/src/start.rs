@@ -19,11 +19,10 @@ use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
 use tidegate_ffi::hip::{self, sys};
-use tidegate_gpu::driver::{Doing as _, Driver as _, Limits, Result, Sharing, Start, Vendor};
+use tidegate_gpu::driver::{Doing as _, Driver as _, Limits, Result, Sharing, Start, Vendor, told};
 use tidegate_hal::device::DeviceError;
-use tidegate_hal::lock;
 
-use crate::driver::{HipDriver, made, told};
+use crate::driver::{HipDriver, made};
 
 /// AMD's GPUs.
 pub(crate) static HIP: Vendor = Vendor {
@@ -35,16 +34,6 @@ pub(crate) static HIP: Vendor = Vendor {
 /// How many streams of a process can wait: the kernel's driver has 24 hardware queues for a device, and the runtime
 /// takes 4 of them for streams without a mask.
 const QUEUES: usize = 20;
-
-/// The architectures of the GPUs that were started, by their numbers.
-static ARCHITECTURES: Mutex<Vec<(usize, &'static str)>> = Mutex::new(Vec::new());
-
-/// The architecture of a GPU that was started.
-pub(crate) fn architecture(ordinal: usize) -> &'static str {
-    let known = lock(&ARCHITECTURES);
-    let found = known.iter().find(|(of, _)| *of == ordinal);
-    found.expect("a started GPU is in the list").1
-}
 
 fn missing(detail: String) -> DeviceError {
     DeviceError::Missing {
@@ -174,11 +163,9 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
         ),
         sharing_advice: "use one process for each GPU",
     };
-    // It lives as long as the process.
-    let device: &HipDriver = Box::leak(Box::new(device));
-    lock(&ARCHITECTURES).push((ordinal, &device.architecture));
     Ok(Start {
-        driver: device,
+        // It lives as long as the process.
+        driver: Box::leak(Box::new(device)),
         limits,
         code: tidegate_kernels::BATCH,
     })

@@ -1,5 +1,7 @@
 //! Errors of the driver.
 
+use tidegate_hal::device::{DriverError, ErrorKind};
+
 /// The result of a call to the driver.
 pub type Result<T, E = CudaError> = std::result::Result<T, E>;
 
@@ -60,37 +62,10 @@ impl CudaError {
         }
     }
 
-    /// Whether the call was not made, because another process has loaded the driver, and this one was forked from it.
-    pub fn is_forked(&self) -> bool {
-        self.code == Self::FORKED
-    }
-
-    /// `CUDA_ERROR_INVALID_VALUE`.
-    pub fn is_invalid_value(&self) -> bool {
-        self.code == 1
-    }
-
-    /// `CUDA_ERROR_OUT_OF_MEMORY`: there is too little memory of the device or of the host, or there are too few
-    /// addresses.
-    pub fn is_out_of_memory(&self) -> bool {
-        self.code == 2
-    }
-
-    /// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`.
-    pub fn is_already_registered(&self) -> bool {
-        self.code == 712
-    }
-
     /// The MPS server has no room for another client, or no connections for it: `CUDA_ERROR_MPS_MAX_CLIENTS_REACHED`,
     /// `…_MAX_CONNECTIONS_REACHED`.
     pub fn is_mps_full(&self) -> bool {
         matches!(self.code, 808 | 809)
-    }
-
-    /// The driver or the device cannot do this: `CUDA_ERROR_NOT_SUPPORTED`, or a function that the driver does not
-    /// have.
-    pub fn is_not_supported(&self) -> bool {
-        self.code == 801 || self.is_missing()
     }
 
     /// The loaded driver does not have the function.
@@ -98,20 +73,35 @@ impl CudaError {
         self.code == Self::MISSING
     }
 
-    /// The call is not possible during a capture, or makes the capture fail (`CUDA_ERROR_STREAM_CAPTURE_…` and
-    /// `CUDA_ERROR_CAPTURED_EVENT`: 900 to 908).
-    pub fn is_capture_error(&self) -> bool {
-        (900..=908).contains(&self.code)
+    /// What to decide by.
+    ///
+    /// - A context is lost when the device has given up its work. Every later call in this context fails, and mostly
+    ///   every later call of this process. The reason is an uncorrectable error of memory or of a link, an illegal
+    ///   access, a launch that timed out or failed, or an assertion. Or the MPS server has ended its service for the
+    ///   process (806, 810).
+    /// - A function that the driver does not have is unsupported.
+    pub fn kind(&self) -> ErrorKind {
+        match self.code {
+            Self::FORKED => ErrorKind::Forked,
+            1 => ErrorKind::Invalid,
+            2 => ErrorKind::OutOfMemory,
+            214 | 220 | 700 | 702 | 710 | 714..=719 | 806 | 810 => ErrorKind::ContextLost,
+            712 => ErrorKind::AlreadyRegistered,
+            Self::MISSING | 801 => ErrorKind::Unsupported,
+            900..=908 => ErrorKind::Capture,
+            _ => ErrorKind::Other,
+        }
     }
+}
 
-    /// The device has given up its work. Every later call in this context fails, and mostly every later call of this
-    /// process. The reason is an uncorrectable error of memory or of a link, an illegal access, a launch that timed out
-    /// or failed, or an assertion. Or the MPS server has ended its service for the process (806, 810).
-    pub fn is_context_lost(&self) -> bool {
-        matches!(
-            self.code,
-            214 | 220 | 700 | 702 | 710 | 714..=719 | 806 | 810
-        )
+impl From<CudaError> for DriverError {
+    #[cold]
+    fn from(error: CudaError) -> Self {
+        DriverError {
+            device: "cuda",
+            kind: error.kind(),
+            text: error.to_string(),
+        }
     }
 }
 
@@ -149,25 +139,30 @@ mod tests {
     }
 
     #[test]
-    fn the_codes_behind_the_predicates_are_those_of_the_header() {
+    fn the_codes_behind_the_kinds_are_those_of_the_header() {
         use crate::cuda::sys::CUresult as R;
-        let is = |r: R, p: fn(&CudaError) -> bool| assert!(p(&with(r as i32)), "{r:?}");
-        is(R::CUDA_ERROR_INVALID_VALUE, CudaError::is_invalid_value);
-        is(R::CUDA_ERROR_OUT_OF_MEMORY, CudaError::is_out_of_memory);
-        is(R::CUDA_ERROR_NOT_SUPPORTED, CudaError::is_not_supported);
-        is(
-            R::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
-            CudaError::is_already_registered,
-        );
-        for capture in [
-            R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-            R::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-            R::CUDA_ERROR_CAPTURED_EVENT,
-            R::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+        let kind = |code: R| with(code as i32).kind();
+        for (code, expected) in [
+            (R::CUDA_ERROR_INVALID_VALUE, ErrorKind::Invalid),
+            (R::CUDA_ERROR_OUT_OF_MEMORY, ErrorKind::OutOfMemory),
+            (R::CUDA_ERROR_NOT_SUPPORTED, ErrorKind::Unsupported),
+            (
+                R::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+                ErrorKind::AlreadyRegistered,
+            ),
+            (R::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, ErrorKind::Capture),
+            (R::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, ErrorKind::Capture),
+            (R::CUDA_ERROR_CAPTURED_EVENT, ErrorKind::Capture),
+            (
+                R::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+                ErrorKind::Capture,
+            ),
+            (R::CUDA_ERROR_TIMEOUT, ErrorKind::Other),
+            (R::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, ErrorKind::Other),
+            (R::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, ErrorKind::Other),
         ] {
-            is(capture, CudaError::is_capture_error);
+            assert_eq!(kind(code), expected, "{code:?}");
         }
-        assert!(!with(R::CUDA_ERROR_TIMEOUT as i32).is_capture_error());
         for lost in [
             R::CUDA_ERROR_ECC_UNCORRECTABLE,
             R::CUDA_ERROR_NVLINK_UNCORRECTABLE,
@@ -181,17 +176,17 @@ mod tests {
             R::CUDA_ERROR_INVALID_PC,
             R::CUDA_ERROR_LAUNCH_FAILED,
         ] {
-            is(lost, CudaError::is_context_lost);
+            assert_eq!(kind(lost), ErrorKind::ContextLost, "{lost:?}");
         }
-        assert!(!with(R::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES as i32).is_context_lost());
-        assert!(!with(R::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE as i32).is_context_lost());
     }
 
     #[test]
     fn an_error_says_what_was_called_and_what_came_back() {
         assert_eq!(with(2).to_string(), "cuX: N (2): t");
         let missing = CudaError::missing("cuFuncLoad", 12_020);
-        assert!(missing.is_missing() && missing.is_not_supported());
+        assert!(missing.is_missing());
+        assert_eq!(missing.kind(), ErrorKind::Unsupported);
+        assert_eq!(CudaError::forked("cuInit").kind(), ErrorKind::Forked);
         assert_eq!(
             missing.to_string(),
             "cuFuncLoad: missing function: the installed driver (CUDA 12.2) does not have it"

@@ -115,7 +115,7 @@ impl Driver {
 
     /// Pins memory that the process has mapped itself, in whole pages, for the current context
     /// (`cuMemHostRegister_v2`). The driver refuses memory that is already registered
-    /// ([`is_already_registered`](CudaError::is_already_registered)).
+    /// ([`ErrorKind::AlreadyRegistered`](tidegate_hal::device::ErrorKind)).
     ///
     /// # Safety
     ///
@@ -161,7 +161,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`is_invalid_value`](CudaError::is_invalid_value) for most attributes, if the driver does not know the address.
+    /// [`ErrorKind::Invalid`](tidegate_hal::device::ErrorKind) for most attributes, if the driver does not know the
+    /// address.
     pub fn pointer_attribute(
         &self,
         address: DevicePtr,

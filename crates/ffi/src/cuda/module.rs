@@ -125,7 +125,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`is_invalid_value`](super::CudaError::is_invalid_value), if the kernel has no such parameter.
+    /// [`ErrorKind::Invalid`](tidegate_hal::device::ErrorKind), if the kernel has no such parameter.
     ///
     /// # Safety
     ///

@@ -129,7 +129,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// [`is_capture_error`](super::CudaError::is_capture_error), if a call has made the recording fail. The recording
+    /// [`ErrorKind::Capture`](tidegate_hal::device::ErrorKind), if a call has made the recording fail. The recording
     /// is ended nevertheless, unless another thread must end it.
     ///
     /// # Safety

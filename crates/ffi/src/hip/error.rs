@@ -1,5 +1,7 @@
 //! Errors of the runtime.
 
+use tidegate_hal::device::{DriverError, ErrorKind};
+
 use super::sys;
 
 /// The result of a call of the runtime.
@@ -56,11 +58,6 @@ impl HipError {
         self.code == code as i32
     }
 
-    /// The call was not made, since this process was forked from the one that loaded the library.
-    pub fn is_forked(&self) -> bool {
-        self.code == Self::FORKED
-    }
-
     /// The loaded library does not have the function.
     pub fn is_missing(&self) -> bool {
         self.code == Self::MISSING
@@ -73,49 +70,46 @@ impl HipError {
             || self.call == "hipInit" && self.is(sys::hipErrorInvalidDevice)
     }
 
-    /// `hipErrorInvalidValue`.
-    pub fn is_invalid_value(&self) -> bool {
-        self.is(sys::hipErrorInvalidValue)
-    }
-
-    /// `hipErrorOutOfMemory`: of the device, of the host, or of addresses.
-    pub fn is_out_of_memory(&self) -> bool {
-        self.is(sys::hipErrorOutOfMemory)
-    }
-
-    /// `hipErrorHostMemoryAlreadyRegistered`.
-    pub fn is_already_registered(&self) -> bool {
-        self.is(sys::hipErrorHostMemoryAlreadyRegistered)
-    }
-
     /// `hipErrorPeerAccessAlreadyEnabled`.
     pub fn is_already_enabled(&self) -> bool {
         self.is(sys::hipErrorPeerAccessAlreadyEnabled)
     }
 
-    /// The runtime or the device cannot do this: `hipErrorNotSupported`, or a function that the library does not have.
-    pub fn is_not_supported(&self) -> bool {
-        self.is(sys::hipErrorNotSupported) || self.is_missing()
+    /// What to decide by. A function that the library does not have is unsupported.
+    pub fn kind(&self) -> ErrorKind {
+        let Ok(code) = u32::try_from(self.code) else {
+            return match self.code {
+                Self::FORKED => ErrorKind::Forked,
+                _ => ErrorKind::Unsupported,
+            };
+        };
+        match code {
+            sys::hipErrorInvalidValue => ErrorKind::Invalid,
+            sys::hipErrorOutOfMemory => ErrorKind::OutOfMemory,
+            sys::hipErrorHostMemoryAlreadyRegistered => ErrorKind::AlreadyRegistered,
+            sys::hipErrorNotSupported => ErrorKind::Unsupported,
+            sys::hipErrorECCNotCorrectable
+            | sys::hipErrorIllegalAddress
+            | sys::hipErrorLaunchTimeOut
+            | sys::hipErrorContextIsDestroyed
+            | sys::hipErrorAssert
+            | sys::hipErrorLaunchFailure => ErrorKind::ContextLost,
+            sys::hipErrorStreamCaptureUnsupported..=sys::hipErrorStreamCaptureWrongThread => {
+                ErrorKind::Capture
+            }
+            _ => ErrorKind::Other,
+        }
     }
+}
 
-    /// The call is not possible in a capture, or spoils it: `hipErrorStreamCapture…`, `hipErrorCapturedEvent`.
-    pub fn is_capture_error(&self) -> bool {
-        let range = sys::hipErrorStreamCaptureUnsupported..=sys::hipErrorStreamCaptureWrongThread;
-        u32::try_from(self.code).is_ok_and(|code| range.contains(&code))
-    }
-
-    /// The device's work was torn down, and the process can do nothing more with the device.
-    pub fn is_context_lost(&self) -> bool {
-        [
-            sys::hipErrorECCNotCorrectable,
-            sys::hipErrorIllegalAddress,
-            sys::hipErrorLaunchTimeOut,
-            sys::hipErrorContextIsDestroyed,
-            sys::hipErrorAssert,
-            sys::hipErrorLaunchFailure,
-        ]
-        .iter()
-        .any(|code| self.is(*code))
+impl From<HipError> for DriverError {
+    #[cold]
+    fn from(error: HipError) -> Self {
+        DriverError {
+            device: "hip",
+            kind: error.kind(),
+            text: error.to_string(),
+        }
     }
 }
 
@@ -149,42 +143,47 @@ mod tests {
     }
 
     #[test]
-    fn predicates_know_their_codes() {
-        assert!(with(1).is_invalid_value() && !with(2).is_invalid_value());
-        assert!(with(2).is_out_of_memory() && with(801).is_not_supported());
-        assert!(with(712).is_already_registered() && with(704).is_already_enabled());
+    fn kinds_and_predicates_know_their_codes() {
+        for (code, kind) in [
+            (0, ErrorKind::Other),
+            (1, ErrorKind::Invalid),
+            (2, ErrorKind::OutOfMemory),
+            (701, ErrorKind::Other),
+            (712, ErrorKind::AlreadyRegistered),
+            (801, ErrorKind::Unsupported),
+            (899, ErrorKind::Other),
+            (909, ErrorKind::Other),
+            (999, ErrorKind::Other),
+        ] {
+            assert_eq!(with(code).kind(), kind, "{code}");
+        }
         for capture in 900..=908 {
-            assert!(with(capture).is_capture_error());
+            assert_eq!(with(capture).kind(), ErrorKind::Capture, "{capture}");
         }
-        assert!(!with(909).is_capture_error() && !with(899).is_capture_error());
         for lost in [214, 700, 702, 709, 710, 719] {
-            assert!(with(lost).is_context_lost());
+            assert_eq!(with(lost).kind(), ErrorKind::ContextLost, "{lost}");
         }
-        assert!(!with(701).is_context_lost() && !with(999).is_context_lost());
+        assert!(with(704).is_already_enabled() && !with(705).is_already_enabled());
         assert!(with(100).is_no_device() && !with(101).is_no_device());
         let init = HipError {
             call: "hipInit",
             ..with(101)
         };
-        assert!(init.is_no_device());
-        let none: [fn(&HipError) -> bool; 3] = [
-            HipError::is_missing,
-            HipError::is_forked,
-            HipError::is_capture_error,
-        ];
-        assert!(none.iter().all(|is| !is(&with(0)) && !is(&with(999))));
+        assert!(init.is_no_device() && !init.is_missing());
     }
 
     #[test]
     fn an_error_says_what_was_called_and_what_came_back() {
         assert_eq!(with(2).to_string(), "hipX: N (2): t");
         let missing = HipError::missing("hipY", "libamdhip64.so.6", 60_142_134);
-        assert!(missing.is_missing() && missing.is_not_supported());
+        assert!(missing.is_missing());
+        assert_eq!(missing.kind(), ErrorKind::Unsupported);
         assert_eq!(
             missing.to_string(),
             "hipY: missing function: libamdhip64.so.6 (HIP 6.1) does not have it"
         );
         let forked = HipError::forked("hipZ");
-        assert!(forked.is_forked() && forked.to_string().starts_with("hipZ: forked: "));
+        assert_eq!(forked.kind(), ErrorKind::Forked);
+        assert!(forked.to_string().starts_with("hipZ: forked: "));
     }
 }

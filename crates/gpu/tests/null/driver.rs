@@ -9,12 +9,12 @@
 use std::alloc::{Layout, alloc_zeroed};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_void};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
 use tidegate_gpu::driver::*;
 use tidegate_hal::code::Code;
-use tidegate_hal::control::Handle;
 use tidegate_hal::device::{DeviceError, Priority};
 
 /// A call that a test may look at. Streams and graphs are named by their numbers.
@@ -242,11 +242,11 @@ unsafe impl Driver for Null {
         })
     }
 
-    fn map_peer(&self, _: Handle, _: usize) -> Result<PeerMemory, DeviceError> {
+    fn map_peer(&self, _: OwnedFd, _: usize) -> Result<PeerMemory, DeviceError> {
         Err(no_peers())
     }
 
-    unsafe fn export(&self, _: &PeerMemory) -> Result<Handle, DeviceError> {
+    unsafe fn export(&self, _: &PeerMemory) -> Result<OwnedFd, DeviceError> {
         Err(no_peers())
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 
 use tidegate_gpu::driver::ErrorKind;
+use tidegate_hal::control::Handle;
 use tidegate_hal::device::{Fault, Reclaim as _, Stand, Stream as _};
 use tidegate_hal::memory::Sharing;
 
@@ -70,6 +71,18 @@ fn memory_for_peers_is_given_up_when_no_stream_has_work() {
     drop((kept, second, third));
     drop(stream);
     assert!(gave_up(), "the end of a stream is a time for it, too");
+}
+
+#[test]
+fn memory_is_handed_over_as_a_descriptor_or_refused() {
+    let bench = Bench::new();
+    for (handle, why) in [
+        (Handle::Key(vec![1]), "handed over as a file descriptor"),
+        (Handle::Lost("there are none".into()), "there are none"),
+    ] {
+        let error = bench.device.map(handle, 64).err().expect("it is refused");
+        assert!(error.to_string().contains(why), "{error}");
+    }
 }
 
 #[test]

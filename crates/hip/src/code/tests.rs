@@ -100,6 +100,12 @@ fn a_code_object_is_whole_or_refused() {
     let mut cut = note();
     cut.truncate(cut.len() - 1);
     assert!(refused(&code_object(&cut)).contains("metadata cannot be read"));
+    // Values that are nested without end, and a list that says that it is longer than everything.
+    let inside = |value: &[u8]| [&[0x81, 0xa1, b'x'][..], value].concat();
+    for lie in [&vec![0x91; 1 << 20][..], &[0xdd, 0xff, 0xff, 0xff, 0xff, 1]] {
+        let error = refused(&code_object(&inside(lie)));
+        assert!(error.contains("metadata cannot be read"), "{error}");
+    }
     let mut other = code_object(&note());
     other[120 + 8] = 33;
     assert!(refused(&other).contains("without metadata"));

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
 
 use super::*;
@@ -22,7 +23,7 @@ fn a_peer_finds_the_record_that_its_descriptor_means() {
     let handles = slots.map(|slot| exports.handle(slot).unwrap());
     let imports = Imports::default();
     for (number, handle) in [1, 2, 3].into_iter().zip(&handles) {
-        let (_held, found) = imports.hold(handle).unwrap();
+        let (_held, found) = imports.hold(handle).unwrap().unwrap();
         assert_eq!(found, record(number));
     }
     for (slot, handle) in slots.iter().zip(&handles) {
@@ -41,9 +42,9 @@ fn memory_that_is_mapped_is_not_freed() {
         exports.handle(first).unwrap(),
     );
     let [one, other] = [Imports::default(), Imports::default()];
-    let (held, _) = one.hold(&handle).unwrap();
-    let (twice, _) = one.hold(&again).unwrap();
-    let (elsewhere, _) = other.hold(&handle).unwrap();
+    let (held, _) = one.hold(&handle).unwrap().unwrap();
+    let (twice, _) = one.hold(&again).unwrap().unwrap();
+    let (elsewhere, _) = other.hold(&handle).unwrap().unwrap();
     assert!(!exports.revoke(first).unwrap());
     assert!(exports.revoke(second).unwrap(), "nobody holds this one");
     drop(held);
@@ -64,17 +65,29 @@ fn who_comes_too_late_gets_an_error() {
     let handle = exports.handle(slot).unwrap();
     assert!(exports.revoke(slot).unwrap());
     let imports = Imports::default();
-    let gone = imports.hold(&handle).err().expect("it is freed");
-    assert_eq!(gone, "the peer has freed the memory");
-    // The place is used again, by a record that the old descriptor does not mean.
+    assert!(imports.hold(&handle).unwrap().is_none());
+    // A later record has a place of its own, and the old descriptor does not mean it.
     let next = exports.write(record(2)).unwrap();
-    assert_eq!(
-        (next.place, next.generation),
-        (slot.place, slot.generation + 1)
-    );
-    assert!(imports.hold(&handle).is_err());
+    assert_ne!(next, slot);
+    assert!(imports.hold(&handle).unwrap().is_none());
+    let later = exports.handle(next).unwrap();
+    assert!(imports.hold(later).unwrap().is_some());
     // The attempts have left no lock.
     assert!(exports.revoke(next).unwrap());
+    assert!(exports.revoke(slot).unwrap());
+}
+
+#[test]
+fn records_that_were_cleared_take_no_memory() {
+    let exports = Exports::new().unwrap();
+    let blocks = || exports.file.metadata().unwrap().blocks();
+    let empty = blocks();
+    for number in 1..100 {
+        let slot = exports.write(record(number)).unwrap();
+        assert!(blocks() > empty);
+        assert!(exports.revoke(slot).unwrap());
+    }
+    assert_eq!(blocks(), empty);
 }
 
 #[test]
@@ -84,7 +97,8 @@ fn a_peer_costs_one_descriptor() {
     let held: Vec<_> = (0..20)
         .map(|number| {
             let slot = exports.write(record(number)).unwrap();
-            imports.hold(exports.handle(slot).unwrap()).unwrap().0
+            let held = imports.hold(exports.handle(slot).unwrap());
+            held.unwrap().unwrap().0
         })
         .collect();
     let files: std::collections::HashSet<_> =
@@ -93,7 +107,7 @@ fn a_peer_costs_one_descriptor() {
     drop(held);
     let second = Exports::new().unwrap();
     let slot = second.write(record(1)).unwrap();
-    let _held = imports.hold(second.handle(slot).unwrap()).unwrap();
+    let _held = imports.hold(second.handle(slot).unwrap()).unwrap().unwrap();
     assert_eq!(
         tidegate_hal::lock(&imports.0).len(),
         1,
@@ -137,7 +151,7 @@ fn wait_for(said: &mut impl BufRead, word: &str) {
 fn a_peer_in_another_process() {
     if std::env::var_os(PEER).is_some() {
         let imports = Imports::default();
-        let (_held, found) = imports.hold(std::io::stdin()).unwrap();
+        let (_held, found) = imports.hold(std::io::stdin()).unwrap().unwrap();
         assert_eq!(found, record(7));
         println!("HELD");
         std::io::stdout().flush().unwrap();
