@@ -1,29 +1,41 @@
-//! Tests that need a GPU. `scripts/gpu.sh` runs all of them.
+//! Tests that need an NVIDIA GPU. `scripts/gpu.sh` runs all of them.
 //!
 //! Ranks are threads of this process, on one GPU or on several. If a job of processes is tested, this program starts
 //! itself again for each rank.
+//!
+//! The modules of `gpu` are in `gpu_hip.rs`, too. Those of `cuda` are not, since they are about what AMD's GPUs do not
+//! have, or are not trusted with yet: kernels that begin early, MPS, and what blocks behind a wait of NVIDIA's driver;
+//! and about streams and memory of `cudarc`.
 
-mod gpu {
-    pub(crate) mod common;
-    mod counted;
-    mod device;
+#[path = "gpu/mod.rs"]
+mod gpu;
+
+#[path = "gpu"]
+mod cuda {
     mod early;
-    mod ends;
-    pub(crate) mod epochs;
-    mod failure;
-    mod follow;
-    mod forked;
     mod interop;
     mod mps;
-    mod nic;
-    mod processes;
-    mod reduce;
-    mod refused;
     mod registers;
     mod roles;
     mod rules;
-    mod schedules;
-    mod sums;
+}
+
+/// What differs between vendors.
+mod vendor {
+    pub(crate) use tidegate::cuda::{CudaStream as GpuStream, ENVIRONMENT, gpu, prelude};
+
+    /// How many streams a process can have on a GPU, by the hardware queues that it asks for.
+    pub(crate) fn queues() -> usize {
+        let set = std::env::var(tidegate::cuda::QUEUES).ok();
+        set.and_then(|set| set.trim().parse().ok())
+            .unwrap_or(8_usize)
+            .clamp(1, 32)
+    }
+
+    /// The calls that the driver without a GPU can refuse.
+    pub(crate) fn calls() -> Vec<&'static str> {
+        [tidegate_ffi::cuda::REQUIRED, tidegate_ffi::cuda::OPTIONAL].concat()
+    }
 }
 
 #[path = "common"]

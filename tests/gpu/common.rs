@@ -1,8 +1,7 @@
 //! The kernels that the tests launch, and worlds.
 
+use crate::vendor::prelude::*;
 use tidegate::WorldOptions;
-use tidegate::cuda::Cuda;
-use tidegate::cuda::prelude::*;
 use tidegate::kernel::{Function, Module};
 
 pub(crate) type W = World;
@@ -64,13 +63,13 @@ tidegate::kernel! {
 
 /// The sample kernels, bound.
 pub(crate) struct Kernels {
-    pub(crate) increment: Function<Cuda, (&'static mut [f64],)>,
-    pub(crate) count: Function<Cuda, (&'static mut [u64], u64)>,
-    pub(crate) produce: Function<Cuda, (&'static mut [u64], &'static mut [u64], u64)>,
-    pub(crate) tick: Function<Cuda, (&'static mut [u64],)>,
+    pub(crate) increment: Function<Gpu, (&'static mut [f64],)>,
+    pub(crate) count: Function<Gpu, (&'static mut [u64], u64)>,
+    pub(crate) produce: Function<Gpu, (&'static mut [u64], &'static mut [u64], u64)>,
+    pub(crate) tick: Function<Gpu, (&'static mut [u64],)>,
     #[expect(clippy::type_complexity, reason = "a signature, plainly")]
     pub(crate) consume: Function<
-        Cuda,
+        Gpu,
         (
             Slots<'static, u64>,
             u64,
@@ -81,13 +80,13 @@ pub(crate) struct Kernels {
             &'static mut [u64],
         ),
     >,
-    pub(crate) copy_slot: Function<Cuda, (Slots<'static, u64>, u64, &'static mut [u64])>,
-    pub(crate) busy: Function<Cuda, (&'static mut [u64], u64)>,
+    pub(crate) copy_slot: Function<Gpu, (Slots<'static, u64>, u64, &'static mut [u64])>,
+    pub(crate) busy: Function<Gpu, (&'static mut [u64], u64)>,
 }
 
 impl Kernels {
     pub(crate) fn load(world: &W) -> Result<Self> {
-        let module = Module::load(world, tidegate_kernels::SAMPLES_PTX.as_bytes())?;
+        let module = Module::load(world, tidegate_kernels::SAMPLES)?;
         // SAFETY: the module is `samples.cu`, whose kernels keep to the lengths that they are given.
         unsafe {
             Ok(Kernels {

@@ -1,12 +1,12 @@
 //! Puts whose elements are counted on the GPU: eager and replayed, by one block and by many, at any alignment.
 
-use tidegate::cuda::prelude::*;
+use crate::vendor::prelude::*;
 
 use super::common::{I, Kernels, O, R, S, W, ranks};
 
 /// The state of a rank, in a ring with one direction.
 #[derive(Carry)]
-#[carry(device = tidegate::cuda::Cuda)]
+#[carry(device = Gpu)]
 struct Message<'s> {
     src: R<'s, u64>,
     epoch: R<'s, u64>,

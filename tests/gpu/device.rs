@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 use tidegate::error::RegionError;
 
 use super::common::{Kernels, ranks};
-use tidegate::cuda::Cuda;
-use tidegate::cuda::prelude::*;
-use tidegate::kernel::Module;
+use crate::vendor::GpuStream;
+use crate::vendor::prelude::*;
+use tidegate::kernel::{Module, Parameters, foreign};
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
@@ -158,7 +158,7 @@ fn recordings_are_made_and_dropped_behind_a_wait() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn wrong_bindings_are_refused() {
     ranks(1, |world, _| {
-        let module = Module::load(&world, tidegate_kernels::SAMPLES_PTX.as_bytes()).unwrap();
+        let module = Module::load(&world, tidegate_kernels::SAMPLES).unwrap();
         // SAFETY: it is refused.
         let missing = unsafe { module.function::<(u64,)>("no_such_kernel") };
         assert!(matches!(missing, Err(Error::Device(_))));
@@ -175,7 +175,7 @@ fn wrong_bindings_are_refused() {
             (b"\x7fELF", "not whole"),
             (b"", "no bytes of code"),
         ] {
-            let error = Module::<Cuda>::load(&world, code).err().unwrap();
+            let error = Module::<Gpu>::load(&world, code).err().unwrap();
             assert!(error.to_string().contains(said), "{error}");
         }
     });
@@ -249,11 +249,62 @@ fn code_is_not_loaded_behind_a_wait() {
         let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
         s.launch(k.busy.threads(1, 32), (&mut x, 100_000_000u64))
             .unwrap();
-        let error = Module::<Cuda>::load(&world, tidegate_kernels::SAMPLES_PTX.as_bytes())
+        let error = Module::<Gpu>::load(&world, tidegate_kernels::SAMPLES)
             .err()
             .unwrap();
         assert!(error.to_string().contains("may be waiting"), "{error}");
         s.synchronize().unwrap();
         Kernels::load(&world).unwrap();
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn events_have_times_eagerly_and_in_recordings() {
+    ranks(1, |world, k| {
+        stream!(let s = world.stream().unwrap());
+        let mut region = Region::<u64, _>::zeroed(&world, 1000)
+            .unwrap()
+            .on(&s)
+            .unwrap();
+        let mut event = None;
+        let note = |stream: &GpuStream, _: &Parameters| {
+            event = Some(stream.timed_event()?);
+            Ok(())
+        };
+        // SAFETY: it enqueues an event, which accesses no memory.
+        s.launch(unsafe { foreign(note) }, (&region,)).unwrap();
+        let base = event.unwrap();
+        s.synchronize().unwrap();
+        assert_eq!(base.us_since(&base).unwrap(), Some(0.0));
+        let mut events = Vec::new();
+        let (graph, back) = s
+            .capture(region, |s, mut region| {
+                for _ in 0..2 {
+                    let note = |stream: &GpuStream, _: &Parameters| {
+                        events.push(stream.timed_event()?);
+                        Ok(())
+                    };
+                    // SAFETY: as above; the recording holds the events.
+                    s.launch(unsafe { foreign(note) }, (&region,))?;
+                    s.launch(k.tick.threads(1, 32), (&mut region,))?;
+                }
+                Ok(region)
+            })
+            .unwrap();
+        region = back;
+        let mut last = 0.0;
+        for _ in 0..3 {
+            region = graph.replay(&s, region, 1).unwrap();
+            s.synchronize().unwrap();
+            let times: Vec<f64> = events
+                .iter()
+                .map(|event| event.us_since(&base).unwrap().unwrap())
+                .collect();
+            // Each replay has times of its own, after those of the one before.
+            assert!(last < times[0] && times[0] < times[1], "{last} {times:?}");
+            last = times[1];
+        }
+        drop(region.into_host(&s).unwrap());
     });
 }

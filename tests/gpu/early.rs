@@ -21,8 +21,8 @@ use tidegate::kernel::Parameters;
 use tidegate::kernel::{Function, Module, foreign};
 use tidegate_ffi::cuda::{Dependency, Driver, Edge, LaunchConfig, Stream as RawStream};
 
-use super::common::{Kernels, R, W, ranks};
 use super::rules::{Halves, LOADING, ends, hangs, own_window, say};
+use crate::gpu::common::{Kernels, R, W, ranks};
 
 tidegate::kernel! {
     /// `state[0] += 1`.

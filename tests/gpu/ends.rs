@@ -1,7 +1,7 @@
 //! Epochs at the end of their counters, eager and replayed.
 
 use super::common::ranks;
-use tidegate::cuda::prelude::*;
+use crate::vendor::prelude::*;
 use tidegate::error::EpochError;
 
 /// The most epochs of a window.

@@ -3,8 +3,8 @@
 use crate::common::signals;
 
 use super::common::{I, Kernels, O, R, S, W, ranks, ranks_with};
+use crate::vendor::prelude::*;
 use tidegate::WorldOptions;
-use tidegate::cuda::prelude::*;
 
 /// A ring whose epochs are numbered in device memory, so that replays are verified, too.
 #[derive(Carry)]

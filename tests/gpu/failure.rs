@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::common::{Filler, Kernels, ranks};
-use tidegate::cuda::prelude::*;
+use crate::vendor::prelude::*;
 use tidegate::error::Cause;
 
 /// Rank 0 waits for a complete of rank 1, whose stream has a kernel in front of it.

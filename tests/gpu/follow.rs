@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::common::{I, Kernels, O, R, S, W, ranks};
-use tidegate::cuda::prelude::*;
+use crate::vendor::prelude::*;
 
 const LEN: usize = 4;
 

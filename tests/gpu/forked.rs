@@ -1,7 +1,7 @@
 //! Children of a process that uses a GPU. They cannot use the driver, so they do not call it, and the parent goes on.
 
+use crate::vendor::prelude::*;
 use fork::Fork;
-use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
 
 use super::common::ranks;
@@ -56,10 +56,7 @@ fn a_child_does_not_call_the_driver() {
                 is_forked(world.stream());
                 is_forked(world.all_gather("x", Vec::new()));
                 is_forked(Region::<u64, _>::zeroed(&world, 4));
-                is_forked(Module::load(
-                    &world,
-                    tidegate_kernels::SAMPLES_PTX.as_bytes(),
-                ));
+                is_forked(Module::load(&world, tidegate_kernels::SAMPLES));
                 drop((graph, barrier, k));
                 drop((s, t, world));
                 std::process::exit(0)

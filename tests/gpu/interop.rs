@@ -10,7 +10,7 @@ use tidegate::cuda::{CudaBlock, CudaStream};
 use tidegate::error::DeviceError;
 use tidegate::kernel::foreign;
 
-use super::common::ranks;
+use crate::gpu::common::ranks;
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
@@ -73,56 +73,5 @@ fn a_stream_a_slice_and_a_kernel_come_in_and_go_out() {
         let slice = owner.downcast::<CudaSlice<u64>>().unwrap();
         let back = theirs.clone_dtoh(&*slice).unwrap();
         assert_eq!((back[0], back[1], back[999]), (41, 41, 1039));
-    });
-}
-
-#[test]
-#[ignore = "needs a GPU: run by scripts/gpu.sh"]
-fn events_have_times_eagerly_and_in_recordings() {
-    ranks(1, |world, k| {
-        stream!(let s = world.stream().unwrap());
-        let mut region = Region::<u64, _>::zeroed(&world, 1000)
-            .unwrap()
-            .on(&s)
-            .unwrap();
-        let mut event = None;
-        let note = |stream: &CudaStream, _: &tidegate::kernel::Parameters| {
-            event = Some(stream.timed_event()?);
-            Ok(())
-        };
-        // SAFETY: it enqueues an event, which accesses no memory.
-        s.launch(unsafe { foreign(note) }, (&region,)).unwrap();
-        let base = event.unwrap();
-        s.synchronize().unwrap();
-        assert_eq!(base.us_since(&base).unwrap(), Some(0.0));
-        let mut events = Vec::new();
-        let (graph, back) = s
-            .capture(region, |s, mut region| {
-                for _ in 0..2 {
-                    let note = |stream: &CudaStream, _: &tidegate::kernel::Parameters| {
-                        events.push(stream.timed_event()?);
-                        Ok(())
-                    };
-                    // SAFETY: as above; the recording holds the events.
-                    s.launch(unsafe { foreign(note) }, (&region,))?;
-                    s.launch(k.tick.threads(1, 32), (&mut region,))?;
-                }
-                Ok(region)
-            })
-            .unwrap();
-        region = back;
-        let mut last = 0.0;
-        for _ in 0..3 {
-            region = graph.replay(&s, region, 1).unwrap();
-            s.synchronize().unwrap();
-            let times: Vec<f64> = events
-                .iter()
-                .map(|event| event.us_since(&base).unwrap().unwrap())
-                .collect();
-            // Each replay has times of its own, after those of the one before.
-            assert!(last < times[0] && times[0] < times[1], "{last} {times:?}");
-            last = times[1];
-        }
-        drop(region.into_host(&s).unwrap());
     });
 }

@@ -17,8 +17,8 @@ use tidegate::cuda::QUEUES;
 use tidegate::cuda::gpu::COPY_ENGINE_FROM;
 use tidegate::cuda::prelude::*;
 
-use super::common::W;
 use super::rules::{EPOCHS, Ended, LOADING, child, job, say, to_and_fro_on_one_gpu};
+use crate::gpu::common::W;
 
 const CONTROL: &str = "nvidia-cuda-mps-control";
 const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";

@@ -4,9 +4,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::common::{Filler, Kernels};
 use super::epochs::{Plan, Ring};
+use crate::vendor::{self, prelude::*};
 use tidegate::WorldOptions;
-use tidegate::cuda::Cuda;
-use tidegate::cuda::prelude::*;
 use tidegate::fabric::{ENVIRONMENT, Fabric, Options};
 use tidegate_cli::{Job, Nodes, Output, Signal};
 
@@ -16,7 +15,7 @@ const ROLE: &str = "TIDEGATE_GPU_ROLE";
 const READY: &str = "TIDEGATE_GPU_READY";
 
 fn job(role: &str, ranks: usize) -> Job {
-    Job::this_program(ranks)
+    let job = Job::this_program(ranks)
         .unwrap()
         .args([
             "--exact",
@@ -26,17 +25,19 @@ fn job(role: &str, ranks: usize) -> Job {
             "--quiet",
         ])
         .env(ROLE, role)
-        .default_env("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-        .output(Output::Captured)
+        .output(Output::Captured);
+    with(job, &vendor::ENVIRONMENT)
 }
 
 /// The same on two nodes, as which this machine acts.
 fn between_nodes(role: &str, ranks: usize) -> Job {
-    let mut job = job(role, ranks).nodes(Nodes::split(2, ranks / 2));
-    for (name, value) in ENVIRONMENT {
-        job = job.default_env(name, value);
-    }
-    job
+    let job = job(role, ranks).nodes(Nodes::split(2, ranks / 2));
+    with(job, ENVIRONMENT)
+}
+
+fn with(job: Job, environment: &[(&str, &str)]) -> Job {
+    let set = |job: Job, (name, value): &(&str, &str)| job.default_env(name, value);
+    environment.iter().fold(job, set)
 }
 
 /// The processes' program. It does nothing in a normal test run.
@@ -177,7 +178,7 @@ fn now() -> u128 {
 
 /// One rank for each GPU, and at least two; or more, if the environment says so.
 fn ranks() -> usize {
-    number("TIDEGATE_GPU_RANKS", Cuda::count().unwrap().max(2) as u64) as usize
+    number("TIDEGATE_GPU_RANKS", Gpu::count().unwrap().max(2) as u64) as usize
 }
 
 #[test]

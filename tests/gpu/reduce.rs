@@ -1,8 +1,7 @@
 //! All-reduces of GPUs, compared with the host's results for the same vectors.
 
+use crate::vendor::prelude::*;
 use tidegate::Arithmetic;
-use tidegate::cuda::Cuda;
-use tidegate::cuda::prelude::*;
 
 use super::common::ranks;
 use crate::schedules::rounds;
@@ -104,12 +103,12 @@ fn reductions_are_those_of_the_host_to_the_bit() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn rounds_of_reductions_in_recordings_and_between_them() {
     for ranks in [1, 2, 4] {
-        rounds::check::<Cuda>(ranks);
+        rounds::check::<Gpu>(ranks);
     }
 }
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn reductions_handed_over_in_recordings() {
-    rounds::check_handed_over::<Cuda>(3);
+    rounds::check_handed_over::<Gpu>(3);
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::common::{Kernels, W};
 use super::epochs::{Plan, Ring};
-use tidegate::cuda::Cuda;
-use tidegate::cuda::prelude::*;
+use crate::vendor;
+use crate::vendor::prelude::*;
 use tidegate::generic::Device;
 
 const ROLE: &str = "TIDEGATE_GPU_REFUSED";
@@ -58,7 +58,7 @@ fn a_program() {
     }
     // (A world of threads uses only devices that can be opened.)
     for number in 0..2 {
-        if let Err(error) = Cuda::open(number) {
+        if let Err(error) = Gpu::open(number) {
             return println!("refused: {error}");
         }
     }
@@ -83,13 +83,14 @@ fn a_program() {
     }
 }
 
-/// Starts a program whose driver has these settings.
+/// Starts a program whose driver has these settings, and those of this process.
 fn start(settings: &str) -> Child {
+    let before = std::env::var(SETTINGS).unwrap_or_default();
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "gpu::refused::a_program", "--ignored"])
         .args(["--nocapture", "--quiet"])
         .env(ROLE, "1")
-        .env(SETTINGS, settings)
+        .env(SETTINGS, format!("{before},{settings}"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -124,7 +125,7 @@ fn end(mut child: Child) -> std::result::Result<String, String> {
 #[test]
 #[ignore = "needs the driver without a GPU: run by `cargo xtask test --only cuda`"]
 fn whatever_the_driver_refuses_is_an_error_or_makes_no_difference() {
-    let device = Cuda::open(0).unwrap();
+    let device = Gpu::open(0).unwrap();
     let name = device.name();
     if !name.contains("without a GPU") {
         println!("skipped: {name} refuses nothing on request");
@@ -137,9 +138,8 @@ fn whatever_the_driver_refuses_is_an_error_or_makes_no_difference() {
             .map(|text| text.contains("refused")),
         Ok(false)
     );
-    let functions = tidegate_ffi::cuda::REQUIRED.iter();
     let (mut refused, mut wrong) = (0, Vec::new());
-    for function in functions.chain(tidegate_ffi::cuda::OPTIONAL) {
+    for function in vendor::calls() {
         for call in CALLS {
             let settings = format!("{function}={call}");
             match end(start(&settings)) {

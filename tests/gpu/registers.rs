@@ -10,8 +10,8 @@ use tidegate_hal::device::Device as _;
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::Register;
 
-use super::common::W;
 use super::rules::{own_window, say};
+use crate::gpu::common::W;
 
 /// A page in the place of a NIC's.
 struct Page(*mut u8);

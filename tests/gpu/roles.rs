@@ -2,9 +2,9 @@
 
 use tidegate::cuda::gpu::SHARE;
 
-use super::common::ranks;
 use super::rules::{self, ROLE};
 use super::{early, mps, registers};
+use crate::gpu::common::ranks;
 
 /// The children's program. It does nothing in a normal test run.
 #[test]

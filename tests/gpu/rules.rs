@@ -26,7 +26,7 @@ use tidegate::cuda::prelude::*;
 use tidegate::kernel::Module;
 use tidegate_cli::{Job, Output};
 
-use super::common::{Kernels, O, S, W, ranks};
+use crate::gpu::common::{Kernels, O, S, W, ranks};
 
 pub(super) const ROLE: &str = "TIDEGATE_GPU_RULE";
 pub(super) const LOADING: &str = "CUDA_MODULE_LOADING";
@@ -54,7 +54,7 @@ pub(super) struct Ended {
 /// Runs a role in a child.
 pub(super) fn child(role: &str, environment: &[(&str, &str)]) -> Ended {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "gpu::roles::a_rank", "--ignored", "--nocapture"])
+        .args(["--exact", "cuda::roles::a_rank", "--ignored", "--nocapture"])
         .arg("--quiet")
         .env(ROLE, role)
         .envs(environment.iter().copied())
@@ -123,7 +123,7 @@ pub(super) fn ends(role: &str, environment: &[(&str, &str)]) {
     );
 }
 
-pub(super) type Halves<'s> = (super::common::I<'s, u64>, O<'s, u64>);
+pub(super) type Halves<'s> = (crate::gpu::common::I<'s, u64>, O<'s, u64>);
 
 /// A window of a rank with itself.
 pub(super) fn own_window<'s>(name: &str, s: &S<'s>) -> Result<Halves<'s>> {
@@ -419,7 +419,7 @@ pub(super) fn to_and_fro() {
 pub(super) fn job(ranks: usize, role: &str, environment: &[(&str, &str)]) -> Ended {
     let mut job = Job::this_program(ranks)
         .unwrap()
-        .args(["--exact", "gpu::roles::a_rank", "--ignored", "--nocapture"])
+        .args(["--exact", "cuda::roles::a_rank", "--ignored", "--nocapture"])
         .arg("--quiet")
         .env(ROLE, role)
         .env("CUDA_VISIBLE_DEVICES", "0")

@@ -1,15 +1,15 @@
 //! Random schedules on a GPU: the jobs of `tests/host/random.rs`, with ranks as threads, compared with the same oracle.
 //!
 //! `TIDEGATE_SCHEDULES=5000` runs this many; `TIDEGATE_SCHEDULES_SEED=n` changes them. A job has up to 15 streams, all
-//! of which may wait. Jobs that need more than a GPU admits (`TIDEGATE_GPU_WAITING_STREAMS`,
-//! `CUDA_DEVICE_MAX_CONNECTIONS`) are left out, and counted.
+//! of which may wait. Jobs that need more than a GPU admits (`TIDEGATE_GPU_WAITING_STREAMS`, its hardware queues) are
+//! left out, and counted.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write as _;
 
+use crate::vendor::{self, prelude::Gpu};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestCaseError;
-use tidegate::cuda::Cuda;
 
 use crate::schedules::bag::Adjust;
 use crate::schedules::census::{ALL, Census};
@@ -18,8 +18,8 @@ use crate::schedules::job::Job;
 use crate::schedules::mutants::Mutant;
 use crate::schedules::{plan::plan, trial};
 
-#[path = "../schedules/cuda.rs"]
-mod cuda;
+#[path = "../schedules/gpu.rs"]
+mod gpu;
 
 /// How many cases are run by default.
 const CASES: u32 = 200;
@@ -42,10 +42,10 @@ impl Limits {
                 .unwrap_or(default)
         };
         Limits {
-            gpus: Cuda::count().unwrap(),
+            gpus: Gpu::count().unwrap(),
             waiting: number("TIDEGATE_GPU_WAITING_STREAMS", 12),
             // Two hardware queues are for the device's own streams.
-            open: number("CUDA_DEVICE_MAX_CONNECTIONS", 8).clamp(1, 32) - 2,
+            open: vendor::queues() - 2,
         }
     }
 
@@ -80,7 +80,7 @@ fn schedules_agree_with_the_oracle() {
         }
         count(&run);
         census.borrow_mut().job(&job);
-        trial::run::<Cuda>(&job, &job.programs, &Adjust::default()).map_err(TestCaseError::fail)
+        trial::run::<Gpu>(&job, &job.programs, &Adjust::default()).map_err(TestCaseError::fail)
     });
     let (run, left_out) = (run.get(), left_out.get());
     say(&format!(
@@ -96,7 +96,7 @@ fn schedules_agree_with_the_oracle() {
     }
     assert!(
         run > left_out,
-        "most schedules were left out: set CUDA_DEVICE_MAX_CONNECTIONS=32"
+        "most schedules were left out: the GPUs have too few hardware queues"
     );
 }
 
@@ -118,7 +118,7 @@ fn mutants_are_caught() {
             }
             let (programs, adjust) = mutant.apply(&job, case as usize * 7)?;
             tried += 1;
-            trial::caught::<Cuda>(mutant, &job, programs, &adjust)
+            trial::caught::<Gpu>(mutant, &job, programs, &adjust)
         });
         let caught = caught.unwrap_or_else(|| panic!("{mutant:?} was not caught in {tried} tries"));
         say(&format!("{mutant:?}, try {tried}: {caught}"));

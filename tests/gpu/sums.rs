@@ -1,7 +1,7 @@
 //! Sums: the same bits as on the host, and no change to the bytes beside them.
 
 use super::common::ranks;
-use tidegate::cuda::prelude::*;
+use crate::vendor::prelude::*;
 
 /// Pairs of which the sum, or one of both, is subnormal.
 const PAIRS: [(f32, f32); 4] = [

@@ -28,10 +28,10 @@ pub(crate) const GXX: Need = Need::Apt {
 /// Tests of effects that only a GPU has: that it hangs or is slow if a rule is broken (`rules`), and that blocks of one
 /// process leave room for another's (`mps`, `early`).
 const NEEDS_A_GPU: &[&str] = &[
-    "gpu::roles::",
-    "gpu::rules::",
-    "gpu::mps::",
-    "gpu::early::no_kernel_takes_room_before_its_turn",
+    "cuda::roles::",
+    "cuda::rules::",
+    "cuda::mps::",
+    "cuda::early::no_kernel_takes_room_before_its_turn",
 ];
 
 /// Tests that take as long as all others together.
@@ -107,6 +107,10 @@ fn build(root: &Path) -> Vec<Cmd> {
     // it gets both names that they look for, of which some look for one first, and some for the other.
     let target = folder.join("build");
     let made = target.join("release/libtidegate_fake_cuda.so");
+    let kernels = |wave| {
+        let name = format!("libtidegate_kernels_{wave}.so");
+        machine(root, wave, "-shared -fvisibility=hidden", &[], &name)
+    };
     vec![
         cmd("cargo build --quiet --release -p tidegate-fake-cuda --target-dir").arg(&target),
         cmd("cp --remove-destination")
@@ -115,12 +119,8 @@ fn build(root: &Path) -> Vec<Cmd> {
         // This is one file under two names: from two files the loader would make two drivers, each with streams of its
         // own.
         cmd("ln --symbolic --force libcuda.so.1").arg(folder.join("libcuda.so")),
-        machine(
-            root,
-            "-shared -fvisibility=hidden",
-            &[],
-            "libtidegate_kernels.so",
-        ),
+        kernels(32),
+        kernels(64),
         // AMD's runtime, made of this driver.
         cmd("cc -shared -fPIC -w -O1")
             .arg(root.join("crates/hip/src/over_cuda.c"))
@@ -161,8 +161,8 @@ fn hip_examples(scope: &Scope) -> Result<Vec<Cmd>, String> {
     Ok(all)
 }
 
-/// The command that compiles the machine, with all kernels in it, and more sources.
-fn machine(root: &Path, how: &str, more: &[&str], output: &str) -> Cmd {
+/// The command that compiles the machine, with all kernels in it for warps of a width, and more sources.
+fn machine(root: &Path, wave: u32, how: &str, more: &[&str], output: &str) -> Cmd {
     let sources = ["machine.cpp", "kernels.cpp"].iter().chain(more);
     let source = |gxx: Cmd, name: &&str| gxx.arg(root.join("crates/fake-cuda/machine").join(name));
     let gxx = cmd("g++ -std=c++17 -O2 -g -fPIC -fno-gnu-unique -fno-strict-aliasing")
@@ -170,7 +170,7 @@ fn machine(root: &Path, how: &str, more: &[&str], output: &str) -> Cmd {
         .args("-ffp-contract=off")
         // The machine jumps to other stacks on purpose.
         .args("-U_FORTIFY_SOURCE -Wall -Wno-unknown-pragmas -Wno-maybe-uninitialized")
-        .args("-DTIDEGATE_EMULATED")
+        .args(&format!("-DTIDEGATE_EMULATED -DWARP={wave}"))
         .args(how);
     sources
         .fold(gxx, source)
@@ -205,7 +205,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     let gated = tests("gpu::epochs:: gpu::failure::").env("TIDEGATE_GPU_GATES", "always");
     let gated = skip(gated, &"large_rings").beside();
     let mut all = build(&scope.root);
-    let machine_test = machine(&scope.root, "", &["machine_test.cpp"], "machine_test");
+    let machine_test = machine(&scope.root, 32, "", &["machine_test.cpp"], "machine_test");
     let run_it = cmd(&format!("{FOLDER}/machine_test"));
     all.extend([machine_test, run_it, others, long, gated]);
     all.push(cmd("cargo build --bins --examples"));

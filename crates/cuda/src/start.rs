@@ -112,7 +112,7 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
             multiprocessors,
             driver.ctx_multiprocessors().ok().filter(|_| mps),
         ),
-        wave: wave.max(1) as usize,
+        wave: wave as usize,
         dependent_launch: major >= 9,
         word_operations,
         sharing: if mps {

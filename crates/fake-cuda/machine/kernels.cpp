@@ -42,7 +42,7 @@ namespace of_schedules {
 
 namespace machine {
 
-static_assert(WARP == WARP_THREADS && THREADS == 512, "as on the device");
+static_assert(THREADS == 512, "as on the device");
 
 template <auto kernel>
 struct Thunk;

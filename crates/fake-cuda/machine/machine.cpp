@@ -102,7 +102,7 @@ struct Block {
     u32 begun;
     bool lets;
     bool has_kept;  // what it shares lies in `kept`, unless it is in its place
-    Gate gate, warps[MOST_THREADS / WARP_THREADS];
+    Gate gate, warps[MOST_THREADS / WARP];
     u8 *kept;
     Block *before, *after;  // of those of its grid
 };
@@ -226,7 +226,7 @@ static bool may_open(const tidegate_grid *grid) { return grid->begun < grid->blo
 
 static Block *open(tidegate_grid *grid) {
     Block *block = take_block();
-    const u32 warps = (grid->threads + WARP_THREADS - 1) / WARP_THREADS;
+    const u32 warps = (grid->threads + WARP - 1) / WARP;
     block->index = grid->block;
     advance(grid->block, grid->grid_dim);
     block->thread = Index();
@@ -265,18 +265,18 @@ static void take(tidegate_grid *grid, Fiber *me) {
 }
 
 static u32 warp_size(const tidegate_grid *grid, u32 warp) {
-    const u32 rest = grid->threads - warp * WARP_THREADS;
-    return rest < WARP_THREADS ? rest : WARP_THREADS;
+    const u32 rest = grid->threads - warp * WARP;
+    return rest < WARP ? rest : WARP;
 }
 
 static void finish(tidegate_grid *grid, Fiber *me) {
     Block *block = me->block;
-    Gate &all = block->gate, &warp = block->warps[me->number / WARP_THREADS];
+    Gate &all = block->gate, &warp = block->warps[me->number / WARP];
     all.left++;
     warp.left++;
     moved = true;
     if (all.waiting && all.waiting + all.left == grid->threads) fail("a thread has left, and others wait at a barrier", all.left);
-    const u32 size = warp_size(grid, me->number / WARP_THREADS);
+    const u32 size = warp_size(grid, me->number / WARP);
     if (warp.waiting && warp.waiting + warp.left == size) fail("a thread has left, and others wait at a barrier of their warp", warp.left);
     if (all.left == grid->threads) close(grid, block);
 }
@@ -385,7 +385,7 @@ static void wait_at(Gate &gate, u32 all) {
 void block_barrier() { wait_at(current->block->gate, running->threads); }
 
 void warp_barrier() {
-    const u32 warp = current->number / WARP_THREADS;
+    const u32 warp = current->number / WARP;
     wait_at(current->block->warps[warp], warp_size(running, warp));
 }
 
@@ -483,7 +483,7 @@ void tidegate_end(tidegate_grid *grid) {
     drop(grid->held);
     while (Block *block = grid->open) {
         drop(block->gate.queue);
-        for (u32 i = 0; i * WARP_THREADS < grid->threads; i++) drop(block->warps[i].queue);
+        for (u32 i = 0; i * WARP < grid->threads; i++) drop(block->warps[i].queue);
         grid->open = block->after;
         give_back(block);
     }

@@ -1,4 +1,4 @@
-//! The machine, which carries out kernels: `machine/`, a library beside this one.
+//! The machine, which carries out kernels: `machine/`, a library beside this one for each width of a warp.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::PathBuf;
@@ -7,9 +7,7 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 use crate::args::Launch;
-
-/// The name of that library.
-const NAME: &str = "libtidegate_kernels.so";
+use crate::settings::Settings;
 
 /// The flags of a step.
 pub(crate) const OVER: u32 = 1;
@@ -45,7 +43,8 @@ impl Machine {
     }
 
     fn open() -> Result<Self, String> {
-        let path = beside().ok_or("this library does not know where it is")?;
+        let name = format!("libtidegate_kernels_{}.so", Settings::get().wave);
+        let path = beside(&name).ok_or("this library does not know where it is")?;
         // SAFETY: it stands beside this library, and was made for it; it has no initialisers but C++'s own.
         let library = unsafe { Library::new(&path) }.map_err(|error| error.to_string())?;
         // SAFETY: `machine.hpp` declares these functions so.
@@ -123,21 +122,21 @@ fn text(error: libloading::Error) -> String {
     error.to_string()
 }
 
-/// The path of the library beside this one.
-fn beside() -> Option<PathBuf> {
+/// The path of another library beside this one.
+fn beside(name: &str) -> Option<PathBuf> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    let here = (beside as fn() -> Option<PathBuf>) as *const c_void;
+    let here = (beside as fn(&str) -> Option<PathBuf>) as *const c_void;
     // SAFETY: it writes one structure, to one that lives.
     if unsafe { libc::dladdr(here, info.as_mut_ptr()) } == 0 {
         return None;
     }
     // SAFETY: it was written; besides, zeros are a value of it.
-    let name = unsafe { info.assume_init() }.dli_fname;
-    if name.is_null() {
+    let file = unsafe { info.assume_init() }.dli_fname;
+    if file.is_null() {
         return None;
     }
     // SAFETY: the loader's name of a library that is loaded.
-    let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
-    let path = std::fs::canonicalize(name).ok()?;
-    Some(path.with_file_name(NAME))
+    let here = unsafe { CStr::from_ptr(file) }.to_str().ok()?;
+    let path = std::fs::canonicalize(here).ok()?;
+    Some(path.with_file_name(name))
 }

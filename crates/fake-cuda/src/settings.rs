@@ -7,6 +7,7 @@
 //! | `devices` | how many there are: 8 |
 //! | `capability` | of the devices, as `90` for 9.0: 90 |
 //! | `multiprocessors` | of a device: 132 |
+//! | `wave` | threads of a warp, `32` or `64`: 32 |
 //! | `mps` | `1`: kernels of several processes run at the same time on a device |
 //! | `idle` | `1`: grids that are enqueued are never carried out, to see what enqueueing alone takes |
 //! | `stuck` | after so many seconds in which nothing has gone on, what there is to do is said: never |
@@ -29,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) devices: i32,
     pub(crate) capability: i32,
     pub(crate) multiprocessors: i32,
+    pub(crate) wave: i32,
     pub(crate) mps: i32,
     pub(crate) idle: bool,
     pub(crate) stuck: Option<u64>,
@@ -42,6 +44,7 @@ impl Settings {
             devices: 8,
             capability: 90,
             multiprocessors: 132,
+            wave: 32,
             mps: 0,
             idle: false,
             stuck: None,
@@ -53,6 +56,9 @@ impl Settings {
                 "devices" => settings.devices = value.parse().ok()?,
                 "capability" => settings.capability = value.parse().ok()?,
                 "multiprocessors" => settings.multiprocessors = value.parse().ok()?,
+                "wave" => {
+                    settings.wave = value.parse().ok().filter(|wave| [32, 64].contains(wave))?
+                }
                 "mps" => settings.mps = value.parse().ok()?,
                 "idle" => settings.idle = value == "1",
                 "stuck" => settings.stuck = Some(value.parse().ok()?),

@@ -130,7 +130,7 @@ pub struct Limits {
     pub uuid: [u8; 16],
     /// How many multiprocessors the process may use.
     pub multiprocessors: usize,
-    /// The threads that execute one instruction together.
+    /// The threads that execute one instruction together: 32 or 64.
     pub wave: usize,
     /// Whether a kernel may begin before the kernel in front of it is over ([`Launch::early`]).
     pub dependent_launch: bool,

@@ -148,6 +148,14 @@ impl Gpu {
             limits,
             code,
         } = start;
+        // Programs say which wave has which lane, so a wrong width would leave lanes out.
+        if ![32, 64].contains(&limits.wave) {
+            let what = format!("{} has waves of {} threads", limits.name, limits.wave);
+            return Err(DeviceError::Unsupported {
+                device: limits.vendor,
+                what,
+            });
+        }
         let what = "starting the GPU";
         driver.enter().doing(what)?;
         let service = driver.stream_create(Priority::High).doing(what)?;

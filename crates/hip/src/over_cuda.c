@@ -74,8 +74,9 @@ Error hipGetDevicePropertiesR0600(char *properties, int device) {
     if (!error) error = CUDA("cuDeviceGetUuid_v2", (Ptr u, int d), (properties + 256, device));
     if (!error)
         error = CUDA("cuDeviceGetAttribute", (int *v, U a, int d), ((int *)(properties + 388), 16, device));
-    *(int *)(properties + 308) = 32;
-    strcpy(properties + 1160, "gfx1100");
+    int *wave = (int *)(properties + 308);
+    if (!error) error = CUDA("cuDeviceGetAttribute", (int *v, U a, int d), (wave, 10, device));
+    strcpy(properties + 1160, *wave == 64 ? "gfx942" : "gfx1100");
     return error;
 }
 
@@ -229,7 +230,8 @@ Error hipIpcCloseMemHandle(Address at) { return hipFree(at); }
 
 // The source of a code object, by a kernel of it.
 static const char *const SOURCES[][2] = {
-    {"tidegate_batch", "batch.ptx"}, {"faces_pack", "faces.ptx"}, {"take_foreign", "examples.ptx"}};
+    {"tidegate_batch", "batch.ptx"},       {"faces_pack", "faces.ptx"},   {"take_foreign", "examples.ptx"},
+    {"change_part_u64", "schedules.ptx"}, {"tick_early", "samples.ptx"}, {"bench_gather", "bench.ptx"}};
 Error hipModuleLoadData(Ptr *module, const Elf64_Ehdr *image) {
     size_t size = image->e_shoff + (size_t)image->e_shnum * image->e_shentsize;
     for (size_t i = 0; i < sizeof SOURCES / sizeof *SOURCES; i++) {

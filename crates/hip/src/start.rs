@@ -152,7 +152,7 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
         ordinal,
         uuid: identity(own),
         multiprocessors,
-        wave: own.warpSize.max(1) as usize,
+        wave: own.warpSize as usize,
         dependent_launch: false,
         word_operations: false,
         sharing: Sharing::Unknown,

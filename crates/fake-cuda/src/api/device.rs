@@ -112,9 +112,10 @@ api! {
             16 => settings.multiprocessors,
             75 => settings.capability / 10,
             76 => settings.capability % 10,
-            // Threads of a block, and of a multiprocessor.
+            // Threads of a block, of a multiprocessor, and of a warp.
             1 => 1024,
             39 => 2048,
+            10 => settings.wave,
             133 => settings.mps,
             // Words of 64 bits in streams.
             93 | 122 => 1,

@@ -30,7 +30,7 @@ const WORDS: usize = 4096;
 
 impl Bench {
     fn new() -> Self {
-        let (device, null) = vendor::open();
+        let (device, null) = vendor::open(32).expect("it opens");
         let words = device.alloc(WORDS, Sharing::Peers).expect("memory");
         Bench {
             device,

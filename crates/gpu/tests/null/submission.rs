@@ -7,7 +7,20 @@ use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::device::{DeviceError, Fault, Reclaim as _, Stream as _};
 
 use super::driver::Did;
-use super::{Bench, of};
+use super::{Bench, of, vendor};
+
+/// Programs say which wave has which lane, so a wrong width would leave lanes out.
+#[test]
+fn a_device_has_waves_of_a_width_that_the_kernel_has() {
+    for wave in [32, 64] {
+        vendor::open(wave).unwrap();
+    }
+    for wave in [0, 1, 16, 48, 128] {
+        let error = vendor::open(wave).err().unwrap();
+        let text = format!("no device has waves of {wave} threads");
+        assert!(error.to_string().contains(&text), "{error}");
+    }
+}
 
 #[test]
 fn a_batch_is_one_launch_however_many_lanes_it_has() {

@@ -6,17 +6,18 @@ use std::sync::Mutex;
 use tidegate_gpu::GpuDevice;
 use tidegate_gpu::driver::{Limits, Sharing, Start, Vendor};
 use tidegate_hal::code::Code;
+use tidegate_hal::device::DeviceError;
 
 use super::driver::Null;
 
-/// The devices of the process. Each test opens one of its own.
-static DEVICES: Mutex<BTreeMap<usize, &'static Null>> = Mutex::new(BTreeMap::new());
+/// The devices of the process, each with the width of its waves. Each test opens one of its own.
+static DEVICES: Mutex<BTreeMap<usize, (usize, &'static Null)>> = Mutex::new(BTreeMap::new());
 
 static VENDOR: Vendor = Vendor {
     name: "null",
     count: || Ok(64),
     start: |ordinal| {
-        let driver = *DEVICES
+        let (wave, driver) = *DEVICES
             .lock()
             .unwrap()
             .get(&ordinal)
@@ -29,7 +30,7 @@ static VENDOR: Vendor = Vendor {
                 ordinal,
                 uuid: [ordinal as u8; 16],
                 multiprocessors: 32,
-                wave: 32,
+                wave,
                 dependent_launch: true,
                 word_operations: true,
                 sharing: Sharing::InTurn,
@@ -43,16 +44,16 @@ static VENDOR: Vendor = Vendor {
     },
 };
 
-/// A device that no other test has.
-pub(crate) fn open() -> (GpuDevice, &'static Null) {
+/// A device that no other test has, with waves of this width.
+pub(crate) fn open(wave: usize) -> Result<(GpuDevice, &'static Null), DeviceError> {
     let null: &'static Null = Box::leak(Box::default());
     let ordinal = {
         let mut devices = DEVICES.lock().unwrap();
         let ordinal = devices.len();
-        devices.insert(ordinal, null);
+        devices.insert(ordinal, (wave, null));
         ordinal
     };
-    let device = GpuDevice::open(&VENDOR, ordinal).expect("it opens");
+    let device = GpuDevice::open(&VENDOR, ordinal)?;
     null.did();
-    (device, null)
+    Ok((device, null))
 }

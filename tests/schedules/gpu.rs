@@ -18,29 +18,30 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use tidegate::CellsMut;
 use tidegate::generic::{Inbox, On, OnHost, Part, Region, Stream, World};
 use tidegate::host::prelude::*;
 use tidegate::kernel::{Argument, Function, LoweredExclusive, LoweredShared, Module};
 use tidegate::window::InboxView;
-use tidegate::{CellsMut, cuda::Cuda};
 
 use crate::schedules::bag::{Elem, Flat, Pixel};
 use crate::schedules::device::Bench;
+use crate::vendor::prelude::Gpu;
 
 /// All kernels, on one GPU.
 pub(crate) struct Kernels(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
 
 /// The kernels for one element type.
 struct Functions<T: Elem> {
-    change: Function<Cuda, (&'static mut [T], u64)>,
-    change_part: Function<Cuda, (CellsMut<'static, T>, u64, u64, u64)>,
-    fold: Function<Cuda, (Slots<'static, T>, u64, &'static mut [T])>,
-    log: Function<Cuda, (&'static [T], &'static mut [u64])>,
-    sum_slots: Function<Cuda, (Slots<'static, T>, &'static mut [u64])>,
-    sum: Function<Cuda, (&'static [T], &'static mut [u64])>,
+    change: Function<Gpu, (&'static mut [T], u64)>,
+    change_part: Function<Gpu, (CellsMut<'static, T>, u64, u64, u64)>,
+    fold: Function<Gpu, (Slots<'static, T>, u64, &'static mut [T])>,
+    log: Function<Gpu, (&'static [T], &'static mut [u64])>,
+    sum_slots: Function<Gpu, (Slots<'static, T>, &'static mut [u64])>,
+    sum: Function<Gpu, (&'static [T], &'static mut [u64])>,
     #[expect(clippy::type_complexity, reason = "a signature, plainly")]
     harvest: Function<
-        Cuda,
+        Gpu,
         (
             &'static mut [T],
             u64,
@@ -49,12 +50,12 @@ struct Functions<T: Elem> {
             &'static mut [u64],
         ),
     >,
-    copy: Function<Cuda, (&'static [T], &'static mut [T])>,
-    copy_slot: Function<Cuda, (Slots<'static, T>, u64, &'static mut [T])>,
+    copy: Function<Gpu, (&'static [T], &'static mut [T])>,
+    copy_slot: Function<Gpu, (Slots<'static, T>, u64, &'static mut [T])>,
 }
 
 impl<T: Elem> Functions<T> {
-    fn of(module: &Module<Cuda>) -> Result<Self> {
+    fn of(module: &Module<Gpu>) -> Result<Self> {
         let name = |kernel: &str| format!("{kernel}_{:?}", T::TY).to_lowercase();
         // SAFETY: the module is `schedules.cu`. Its functions with these names take these parameters. They keep to the
         // lengths, and `change_part` to the elements of the part.
@@ -75,8 +76,8 @@ impl<T: Elem> Functions<T> {
 }
 
 impl Kernels {
-    fn load(world: &World<Cuda>) -> Result<Self> {
-        let module = Module::load(world, tidegate_kernels::SCHEDULES_PTX.as_bytes())?;
+    fn load(world: &World<Gpu>) -> Result<Self> {
+        let module = Module::load(world, tidegate_kernels::SCHEDULES)?;
         let mut kernels = Kernels(HashMap::new());
         kernels.bind::<u64>(&module)?;
         kernels.bind::<u32>(&module)?;
@@ -88,7 +89,7 @@ impl Kernels {
         Ok(kernels)
     }
 
-    fn bind<T: Elem>(&mut self, module: &Module<Cuda>) -> Result<()> {
+    fn bind<T: Elem>(&mut self, module: &Module<Gpu>) -> Result<()> {
         let functions = Functions::<T>::of(module)?;
         self.0.insert(TypeId::of::<T>(), Box::new(functions));
         Ok(())
@@ -105,7 +106,7 @@ impl Kernels {
 const THREADS: usize = 1024;
 const BLOCK: u32 = 128;
 
-impl Bench for Cuda {
+impl Bench for Gpu {
     type Kernels = Arc<Kernels>;
 
     fn kernels(world: &World<Self>) -> Result<Self::Kernels> {

@@ -1,0 +1,18 @@
+//! The tests of GPUs of any vendor. They name no vendor but by `crate::vendor`: each test program has such a module, with
+//! what differs.
+
+pub(crate) mod common;
+mod counted;
+mod device;
+mod ends;
+pub(crate) mod epochs;
+mod failure;
+mod follow;
+mod forked;
+mod lanes;
+mod nic;
+pub(crate) mod processes;
+mod reduce;
+mod refused;
+mod schedules;
+mod sums;
