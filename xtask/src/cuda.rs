@@ -215,15 +215,25 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     )));
     all.extend(hip_examples(scope)?.into_iter().map(over));
     let rows = FACES.iter().filter(|(.., tier)| *tier <= scope.tier);
-    all.extend(rows.map(|(gpus, grid, more, _)| {
+    let faces = |device: &str, grid: &str| {
         let faces = cmd("cargo bench --quiet --bench faces").args(PRODUCT);
         over(faces)
-            .env("TIDEGATE_FAKE_CUDA", gpus)
-            .args(&format!("-- --device cuda --grid {grid} --size 3x2x4x3"))
-            .args(more)
+            .args(&format!(
+                "-- --device {device} --grid {grid} --size 3x2x4x3"
+            ))
             .args(FACES_ALL)
             .arg("--report")
             .arg(scope.scratch.join("faces"))
+    };
+    all.extend(rows.map(|(gpus, grid, more, _)| {
+        faces("cuda", grid)
+            .args(more)
+            .env("TIDEGATE_FAKE_CUDA", gpus)
     }));
+    all.push(hip(
+        &scope.root,
+        faces("hip", "2x2x1").args("--compute"),
+        false,
+    ));
     Ok(all)
 }

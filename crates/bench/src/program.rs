@@ -46,6 +46,7 @@ use tidegate_cli::{Job, Output};
 use tidegate_core::World;
 use tidegate_cuda::Cuda;
 use tidegate_hal::slots::TriggerSlots;
+use tidegate_hip::Hip;
 use tidegate_host::Host;
 
 /// Set for the processes that are ranks: the file that rank 0 leaves the rows in.
@@ -57,6 +58,7 @@ pub fn main() -> ExitCode {
     let result = match args.device {
         Device::Host => run::<Host>(&args),
         Device::Cuda => run::<Cuda>(&args),
+        Device::Hip => run::<Hip>(&args),
     };
     match result {
         Ok(code) => ExitCode::from(code),
@@ -288,7 +290,7 @@ fn about(args: &FacesArgs) -> About {
     let processors = processors.filter(|_| all_here);
     let bound = !args.no_bind && args.ranks_as == RanksAs::Processes;
     let place = match (processors, args.device) {
-        (_, Device::Cuda) => "; kernels run on GPUs".to_owned(),
+        (_, Device::Cuda | Device::Hip) => "; kernels run on GPUs".to_owned(),
         (Some(count), _) if args.ranks() > count && bound => {
             format!("; bound by turns to {}", counted(count, "processor"))
         }

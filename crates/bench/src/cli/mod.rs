@@ -32,6 +32,8 @@ pub enum Device {
     Host,
     /// A GPU a rank, driven by CUDA.
     Cuda,
+    /// A GPU a rank, driven by HIP. No AMD GPU has run it yet.
+    Hip,
 }
 
 impl fmt::Display for Device {
@@ -39,6 +41,7 @@ impl fmt::Display for Device {
         match self {
             Device::Host => f.write_str("host"),
             Device::Cuda => f.write_str("cuda"),
+            Device::Hip => f.write_str("hip"),
         }
     }
 }
@@ -284,8 +287,8 @@ impl FacesArgs {
     fn fit_windows(&self) -> Result<(), Unfit> {
         let asked = [
             (
-                "--device cuda",
-                self.device == Device::Cuda,
+                "a device other than the host",
+                self.device != Device::Host,
                 "windows of MPI carry what is in memory of the host",
             ),
             (

@@ -126,7 +126,7 @@ fn errors_say_what_is_wrong() {
         ("--variants mpi-rma --device cuda", "on the host"),
         ("--variants st,mpi-p2p --exchange", "for Faces alone"),
         ("--init other", "same, global"),
-        ("--device gpu", "host, cuda"),
+        ("--device gpu", "host, cuda, hip"),
         ("--pair --exchange", "cannot be used with"),
         ("--pair --bytes 12", "multiples of 8 bytes"),
         ("--pair --bytes 16 --counted 12", "a multiple of 8"),

@@ -3,14 +3,14 @@
 //! # Model
 //!
 //! Benchmarks are written once, over a [`BenchDevice`]. Devices differ in a handful of kernels, and in how the host sees
-//! memory. [`host`] and [`cuda`] are the two devices; [`crate::faces::device`] has what Faces needs in addition.
+//! memory. [`host`] and [`gpu`] are the two kinds of devices; [`crate::faces::device`] has what Faces needs in addition.
 //!
 //! # Failures
 //!
 //! [`BenchDevice::available`] names the missing part, in the words of the library, before any rank is
 //! started.
 
-pub mod cuda;
+pub mod gpu;
 pub mod host;
 
 use tidegate_core::window::BySlot;

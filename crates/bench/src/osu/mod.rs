@@ -40,6 +40,7 @@ pub use args::{By, Misfit, OsuArgs, Test};
 
 use crate::cli::{BuffersOf, Device};
 use crate::device::BenchDevice;
+use crate::device::gpu::Gpu;
 #[cfg(not(feature = "mpi"))]
 use crate::mpi::NoMpi;
 use crate::results::stats::median;
@@ -56,6 +57,7 @@ use std::process::ExitCode;
 use tidegate_cli::{Job, Output};
 use tidegate_core::World;
 use tidegate_cuda::Cuda;
+use tidegate_hip::Hip;
 use tidegate_host::Host;
 
 /// Set for the processes that are ranks.
@@ -86,7 +88,7 @@ impl OsuDevice for Host {
     }
 }
 
-impl OsuDevice for Cuda {
+impl<D: Gpu> OsuDevice for D {
     fn puts(_: &World<Self>, _: By, _: &Case, _: BuffersOf) -> Seconds {
         Err(Misfit::PutsOnGpus.into())
     }
@@ -124,6 +126,7 @@ pub fn run(args: &OsuArgs) -> Result<u8, Box<dyn Error>> {
     match args.device {
         Device::Host => run_on::<Host>(&args),
         Device::Cuda => run_on::<Cuda>(&args),
+        Device::Hip => run_on::<Hip>(&args),
     }
 }
 

@@ -285,7 +285,7 @@ fn paper(rows: &[Row]) -> String {
     let text = "<p class=\"note\">Faces is the benchmark of <a href=\"https://arxiv.org/abs/2306.15773\">arXiv 2306.15773</a>. \
          A ratio is the host-synchronised time divided by that of <b>st</b>: above 1, stream-triggering is faster.</p>\n";
     let how = "<p class=\"note\">The paper ran on GPUs, over a Slingshot network between nodes, against an MPI. To come near: \
-         <code>--size small</code> or <code>--size large</code> are its sizes; <code>--device cuda</code> runs on GPUs; \
+         <code>--size small</code> or <code>--size large</code> are its sizes; <code>--device cuda</code> or <code>hip</code> runs on GPUs; \
          <code>--nodes 2x4</code> makes nodes; and with the feature <code>mpi</code> the variants <code>mpi-rma</code> and \
          <code>mpi-p2p</code> make an MPI's own calls, where <code>rma</code> and <code>p2p</code> use tidegate's. Compare \
          ratios, not times.</p>\n";

@@ -9,15 +9,15 @@
 //! | device | kernels |
 //! |---|---|
 //! | [`host`] | closures over [`super::kernels`]; parts of the block are seen through views that check every index |
-//! | [`cuda`] | functions of `kernels/faces.cu`, which are given a [`geometry::FacesGeometry`] |
+//! | [`gpu`] | functions of `kernels/faces.cu`, which are given a [`geometry::FacesGeometry`] |
 //!
 //! # Failures
 //!
 //! A device that does not take the kernels, or a block that they cannot address, is an error when the set
 //! is made.
 
-pub mod cuda;
 pub mod geometry;
+pub mod gpu;
 pub mod host;
 mod shape;
 

@@ -1,13 +1,15 @@
 //! The kernels as functions of `kernels/faces.cu`.
 
+use crate::device::gpu::Gpu;
+
 use super::geometry::{FacesGeometry, FacesGrids, TILE};
 use super::{FacesDevice, FacesKernels, Inbox, Part, Shape, Values, Which};
 use std::sync::Arc;
 use tidegate_core::kernel::{Foreign, Function, Launch, Module, Plain, foreign};
 use tidegate_core::window::Slots;
 use tidegate_core::{Cells, CellsMut, Error, Result, Stream, World, kernel};
-use tidegate_cuda::{Cuda, CudaStream, TimedEvent};
-use tidegate_hal::device::{DeviceError, Grid, Parameters};
+use tidegate_gpu::TimedEvent;
+use tidegate_hal::device::{Device, DeviceError, Grid, Parameters};
 
 kernel! {
     /// Initial values of the whole block.
@@ -56,21 +58,21 @@ type WritePart = CellsMut<'static, f64>;
 type Received = Slots<'static, f64>;
 
 /// Functions, bound once, and their parameters.
-pub struct CudaKernels {
+pub struct GpuKernels<D: Gpu> {
     geometry: FacesGeometry,
     grids: FacesGrids,
-    init: Function<Cuda, (G, Write)>,
-    init_part: Function<Cuda, (G, u32, WritePart)>,
-    copy_part: Function<Cuda, (G, u32, ReadPart, Write)>,
-    pack: Function<Cuda, (G, Read, Write)>,
-    pack_part: Function<Cuda, (G, ReadPart, Write)>,
-    unpack: Function<Cuda, (G, Received, Write)>,
-    unpack_part: Function<Cuda, (G, Received, WritePart)>,
-    compute: Function<Cuda, (G, WritePart)>,
+    init: Function<D, (G, Write)>,
+    init_part: Function<D, (G, u32, WritePart)>,
+    copy_part: Function<D, (G, u32, ReadPart, Write)>,
+    pack: Function<D, (G, Read, Write)>,
+    pack_part: Function<D, (G, ReadPart, Write)>,
+    unpack: Function<D, (G, Received, Write)>,
+    unpack_part: Function<D, (G, Received, WritePart)>,
+    compute: Function<D, (G, WritePart)>,
 }
 
-impl FacesDevice for Cuda {
-    type Kernels = CudaKernels;
+impl<D: Gpu> FacesDevice for D {
+    type Kernels = GpuKernels<D>;
 
     /// A submission to an inline stream is waited for each time, which a share needs twice only.
     const INLINE_MESSAGES: bool = false;
@@ -78,39 +80,31 @@ impl FacesDevice for Cuda {
     type Moment = Arc<TimedEvent>;
 
     fn moment<'s>(stream: &Stream<'s, Self>, at: &Values<'s, Self>) -> Result<Self::Moment> {
-        event(|kernel| stream.launch(kernel, (at,)))
+        event::<D>(|kernel| stream.launch(kernel, (at,)))
     }
 
     fn moment_at_part<'s>(stream: &Stream<'s, Self>, at: &Part<'s, Self>) -> Result<Self::Moment> {
-        event(|kernel| stream.launch(kernel, (at,)))
+        event::<D>(|kernel| stream.launch(kernel, (at,)))
     }
 
     fn us_between(from: &Self::Moment, to: &Self::Moment) -> Result<Option<f64>> {
         Ok(to.us_since(from)?)
     }
 
-    unsafe fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<CudaKernels> {
+    unsafe fn kernels(world: &World<Self>, shape: Arc<Shape>) -> Result<GpuKernels<D>> {
         if shape.omit.is_some() {
             let what = "only kernels on the host can leave a direction out";
             return Err(Error::other(what));
         }
         let geometry = FacesGeometry::new(&shape.geometry, shape.init).map_err(Error::other)?;
-        // There the kernels wait by themselves for earlier work.
-        let early = world.device().compute_capability() >= (9, 0);
-        let module = Module::load(
-            world,
-            if early {
-                tidegate_kernels::FACES_SM_90_PTX
-            } else {
-                tidegate_kernels::FACES_PTX
-            }
-            .as_bytes(),
-        )?;
+        let early = world.device().begins_early();
+        let module = Module::load(world, tidegate_kernels::FACES)?;
         // SAFETY: the module is that of `kernels/faces.cu`, and the geometry of `FacesGeometry::new`, of the shape for
         // which the caller promises that blocks, parts, buffers and slots are as long as it says. `mode` below says
-        // which part it is. Compiled for 9.0, all wait by themselves (`tests/early_kernels.rs`).
+        // which part it is. Where kernels begin early, the code is that for 9.0, and all wait by themselves
+        // (`tests/early_kernels.rs`).
         let kernels = unsafe {
-            CudaKernels {
+            GpuKernels {
                 geometry,
                 grids: geometry.grids(world.device().multiprocessors()),
                 init: begin(bind_init(&module)?, early),
@@ -128,14 +122,18 @@ impl FacesDevice for Cuda {
 }
 
 /// Enqueues an event; for `tidegate_core` this is a kernel of another library.
-type Enqueue<'a> =
-    Foreign<Box<dyn FnOnce(&CudaStream, &Parameters) -> std::result::Result<(), DeviceError> + 'a>>;
+type Enqueue<'a, D> = Foreign<
+    Box<
+        dyn FnOnce(&<D as Device>::Stream, &Parameters) -> std::result::Result<(), DeviceError>
+            + 'a,
+    >,
+>;
 
 /// An event that has a time, on the stream that `launch` launches on.
-fn event(launch: impl FnOnce(Enqueue<'_>) -> Result<()>) -> Result<Arc<TimedEvent>> {
+fn event<D: Gpu>(launch: impl FnOnce(Enqueue<'_, D>) -> Result<()>) -> Result<Arc<TimedEvent>> {
     let mut event = None;
-    let enqueue = |stream: &CudaStream, _: &Parameters| {
-        event = Some(stream.timed_event()?);
+    let enqueue = |stream: &D::Stream, _: &Parameters| {
+        event = Some(D::timed_event(stream)?);
         Ok(())
     };
     // SAFETY: it enqueues an event, on the stream that it is given, and accesses no memory; stream and recording hold
@@ -147,7 +145,7 @@ fn event(launch: impl FnOnce(Enqueue<'_>) -> Result<()>) -> Result<Arc<TimedEven
 /// # Safety
 ///
 /// If it is to begin `early`, it waits by itself.
-unsafe fn begin<S>(function: Function<Cuda, S>, early: bool) -> Function<Cuda, S> {
+unsafe fn begin<D: Gpu, S>(function: Function<D, S>, early: bool) -> Function<D, S> {
     if early {
         // SAFETY: the caller's promise.
         unsafe { function.waits_itself() }
@@ -156,14 +154,14 @@ unsafe fn begin<S>(function: Function<Cuda, S>, early: bool) -> Function<Cuda, S
     }
 }
 
-impl CudaKernels {
+impl<D: Gpu> GpuKernels<D> {
     fn geometry(&self) -> G {
         Plain(self.geometry)
     }
 }
 
 /// A function over so many blocks.
-fn over<S>(function: &Function<Cuda, S>, blocks: u32) -> Launch<'_, Cuda, S> {
+fn over<D: Gpu, S>(function: &Function<D, S>, blocks: u32) -> Launch<'_, D, S> {
     function.over(Grid {
         blocks: [blocks, 1, 1],
         threads: [TILE, 1, 1],
@@ -179,16 +177,16 @@ fn mode(which: Which) -> u32 {
     }
 }
 
-impl FacesKernels<Cuda> for CudaKernels {
-    fn initialise<'s>(&self, stream: &Stream<'s, Cuda>, u: &mut Values<'s, Cuda>) -> Result<()> {
+impl<D: Gpu> FacesKernels<D> for GpuKernels<D> {
+    fn initialise<'s>(&self, stream: &Stream<'s, D>, u: &mut Values<'s, D>) -> Result<()> {
         stream.launch(over(&self.init, self.grids.init), (self.geometry(), u))
     }
 
     fn initialise_part<'s>(
         &self,
-        stream: &Stream<'s, Cuda>,
+        stream: &Stream<'s, D>,
         which: Which,
-        u: &mut Part<'s, Cuda>,
+        u: &mut Part<'s, D>,
     ) -> Result<()> {
         let kernel = over(&self.init_part, self.grids.init);
         stream.launch(kernel, (self.geometry(), mode(which), u))
@@ -196,10 +194,10 @@ impl FacesKernels<Cuda> for CudaKernels {
 
     fn copy_part<'s>(
         &self,
-        stream: &Stream<'s, Cuda>,
+        stream: &Stream<'s, D>,
         which: Which,
-        u: &Part<'s, Cuda>,
-        block: &mut Values<'s, Cuda>,
+        u: &Part<'s, D>,
+        block: &mut Values<'s, D>,
     ) -> Result<()> {
         let kernel = over(&self.copy_part, self.grids.init);
         stream.launch(kernel, (self.geometry(), mode(which), u, block))
@@ -207,18 +205,18 @@ impl FacesKernels<Cuda> for CudaKernels {
 
     fn pack<'s>(
         &self,
-        stream: &Stream<'s, Cuda>,
-        u: &Values<'s, Cuda>,
-        out: &mut Values<'s, Cuda>,
+        stream: &Stream<'s, D>,
+        u: &Values<'s, D>,
+        out: &mut Values<'s, D>,
     ) -> Result<()> {
         stream.launch(over(&self.pack, self.grids.pack), (self.geometry(), u, out))
     }
 
     fn pack_part<'s>(
         &self,
-        stream: &Stream<'s, Cuda>,
-        surface: &Part<'s, Cuda>,
-        out: &mut Values<'s, Cuda>,
+        stream: &Stream<'s, D>,
+        surface: &Part<'s, D>,
+        out: &mut Values<'s, D>,
     ) -> Result<()> {
         let kernel = over(&self.pack_part, self.grids.pack);
         stream.launch(kernel, (self.geometry(), surface, out))
@@ -226,9 +224,9 @@ impl FacesKernels<Cuda> for CudaKernels {
 
     fn unpack<'s>(
         &self,
-        stream: &Stream<'s, Cuda>,
-        received: &Inbox<'s, Cuda>,
-        u: &mut Values<'s, Cuda>,
+        stream: &Stream<'s, D>,
+        received: &Inbox<'s, D>,
+        u: &mut Values<'s, D>,
     ) -> Result<()> {
         let kernel = over(&self.unpack, self.grids.unpack);
         stream.launch(kernel, (self.geometry(), received.view(), u))
@@ -236,15 +234,15 @@ impl FacesKernels<Cuda> for CudaKernels {
 
     fn unpack_part<'s>(
         &self,
-        stream: &Stream<'s, Cuda>,
-        received: &Inbox<'s, Cuda>,
-        surface: &mut Part<'s, Cuda>,
+        stream: &Stream<'s, D>,
+        received: &Inbox<'s, D>,
+        surface: &mut Part<'s, D>,
     ) -> Result<()> {
         let kernel = over(&self.unpack_part, self.grids.unpack);
         stream.launch(kernel, (self.geometry(), received.view(), surface))
     }
 
-    fn compute<'s>(&self, stream: &Stream<'s, Cuda>, interior: &mut Part<'s, Cuda>) -> Result<()> {
+    fn compute<'s>(&self, stream: &Stream<'s, D>, interior: &mut Part<'s, D>) -> Result<()> {
         let kernel = over(&self.compute, self.grids.compute);
         stream.launch(kernel, (self.geometry(), interior))
     }
