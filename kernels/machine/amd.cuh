@@ -17,7 +17,8 @@
 // Clang (up to 22, at least) leaves out some waits of a release. It does not await the write-back of the cache where
 // it knows of no access of this thread. On gfx11 it forgets a store of the round before in a loop. And on gfx9 a
 // barrier of the block does not await the stores of the other waves, so one thread's release would not cover them.
-// `drain` awaits all of these.
+// `drain` awaits all of these. On gfx11 a release is nothing but waits. So there `drain` replaces the compiler's fence,
+// which would wait a second time.
 
 // Threads of a wave, which go on together.
 #if defined(__GFX9__)
@@ -102,6 +103,14 @@ DEV double __dmul_rn(double a, double b) { return a * b; }
 #define AT_DEVICE __MEMORY_SCOPE_DEVICE
 
 namespace machine {
+#if defined(__GFX9__)
+#define FENCE_BEFORE_DRAIN(scope) __builtin_amdgcn_fence(__ATOMIC_RELEASE, scope)
+#define FENCE_BEHIND_BARRIER() __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup")
+#else
+// Nothing moves across these.
+#define FENCE_BEFORE_DRAIN(scope) asm volatile("" ::: "memory")
+#define FENCE_BEHIND_BARRIER() asm volatile("buffer_gl0_inv" ::: "memory")
+#endif
 DEV void drain() {
     __builtin_amdgcn_s_waitcnt(0);
 #if !defined(__GFX9__)
@@ -110,11 +119,11 @@ DEV void drain() {
 #endif
 }
 DEV void release() {
-    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+    FENCE_BEFORE_DRAIN("");
     drain();
 }
 DEV void release_device() {
-    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
+    FENCE_BEFORE_DRAIN("agent");
     drain();
 }
 template <typename T>
@@ -247,10 +256,10 @@ DEV void wait_for_previous() {}
 DEV void assume_global(const void *) {}
 
 DEV void block_barrier() {
-    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    FENCE_BEFORE_DRAIN("workgroup");
     machine::drain();
     __builtin_amdgcn_s_barrier();
-    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+    FENCE_BEHIND_BARRIER();
 }
 DEV void warp_barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");

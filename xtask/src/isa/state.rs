@@ -1,6 +1,6 @@
 //! Everything that may be under way at a place of a function, on any path to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::parse::{Access, Does, How, Instruction, Remark, Scope, Space, Wait};
@@ -111,24 +111,6 @@ impl State {
         self.next = self.next.or(other.next);
         self.behind_barrier |= other.behind_barrier;
         *self != before
-    }
-
-    /// Whether nothing that a wait is for is under way; and the registers whose values it awaits.
-    pub(super) fn look_at(&self, wait: Wait, rules: &Rules) -> (bool, BTreeSet<u16>) {
-        let mut after = self.clone();
-        after.wait(wait, rules);
-        let is_over = |register: &u16| {
-            !after.vector.contains_key(register) && !after.near.contains_key(register)
-        };
-        let registers = self.vector.keys().chain(self.near.keys());
-        let awaited = registers.copied().filter(is_over).collect();
-        let idle = State {
-            releases: self.releases,
-            acquires: self.acquires,
-            fences: self.fences,
-            ..after
-        };
-        (idle == *self, awaited)
     }
 
     /// Does an instruction, and adds what is wrong with it.

@@ -212,16 +212,55 @@ fn a_deleted_instruction_is_found_or_does_no_harm() {
         "{ENTRY}{STORE}\tbuffer_wbl2 sc0 sc1\n{wait}{wait}; tidegate: releases system\n\tglobal_store_dword v[4:5], v6, off sc0 sc1\n{wait}"
     );
     let verdicts = verdicts(&function(&code), "gfx942").unwrap();
-    // Found are the write-back, and the waits at both ends. The first of the two in the middle is beside the other, which
-    // waits for nothing.
+    // Found are the write-back, and the waits at both ends. The second of the two in the middle waits for nothing, and
+    // does the same as the first if that is deleted.
     let said = format!("{verdicts:?}");
     assert!(
         said.starts_with("Verdicts { caches: 1, waits: 2, harmless: {Idle: "),
         "{said}"
     );
     assert!(
-        said.contains("Doubled: ") && said.ends_with("survivors: [] }"),
+        said.contains("Later: ") && said.ends_with("survivors: [] }"),
         "{said}"
+    );
+}
+
+#[test]
+fn a_wait_that_comes_too_early_is_proved_harmless_until_something_depends_on_it() {
+    let code = |between: &str| {
+        format!(
+            "{ENTRY}\tglobal_load_dword v4, v[0:1], off\n\ts_waitcnt vmcnt(0)\n{between}\ts_waitcnt vmcnt(0)\n\tv_mov_b32_e32 v9, v4\n"
+        )
+    };
+    let said = |between: &str| {
+        format!(
+            "{:?}",
+            verdicts(&function(&code(between)), "gfx942").unwrap()
+        )
+    };
+    for plain in [
+        "",
+        "\tv_mov_b32_e32 v5, v6\n",
+        "; tidegate: system\n\tglobal_load_dword v5, v[2:3], off sc0 sc1\n",
+        "\ts_cbranch_scc1 .L1\n\tv_mov_b32_e32 v5, v6\n.L1:\n",
+    ] {
+        let said = said(plain);
+        assert!(
+            said.contains("Later: ") && said.ends_with("survivors: [] }"),
+            "{said}"
+        );
+    }
+    // The write-back is awaited by the second wait, but the check does not say whether it may overtake a load.
+    let unproved = said("\tbuffer_wbl2 sc0 sc1\n");
+    assert!(
+        unproved.contains("this may depend on it: line 5, `buffer_wbl2"),
+        "{unproved}"
+    );
+    // What depends on the wait is found.
+    let found = said("\tv_mov_b32_e32 v5, v4\n\ts_barrier\n");
+    assert!(
+        !found.contains("Later: ") && found.ends_with("survivors: [] }"),
+        "{found}"
     );
 }
 
