@@ -27,12 +27,14 @@ use std::sync::Arc;
 use tidegate_hal::code::Code;
 use tidegate_hal::device::{DeviceError, Priority};
 
+pub use limits::{Limits, Sharing};
 pub use tidegate_hal::device::{DriverError, ErrorKind};
 pub use values::{
     Dependency, Edge, Event, Function, Graph, GraphExec, GraphNode, KernelNode, Launch, Module,
     PeerMemory, Stream, WordOp,
 };
 
+mod limits;
 mod values;
 
 /// The result of a call of the driver.
@@ -105,49 +107,6 @@ impl<T, E: Into<DriverError>> Doing<T> for Result<T, E> {
 
 /// Something that must live as long as a stream may use it.
 pub type Keep = Arc<dyn Any + Send + Sync>;
-
-/// Whether kernels of several processes run on a device at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// They run at the same time, and have room only together.
-    Together,
-    /// The device gives each process its turn.
-    InTurn,
-    /// Nobody has seen it, so only one process of a job may use the device.
-    Unknown,
-}
-
-/// The limits of a device, as this process may use it.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// The vendor's name, as in [`Vendor::name`].
-    pub vendor: &'static str,
-    /// The device's name, as the driver gives it.
-    pub name: String,
-    /// The device's number among those that the process may see.
-    pub ordinal: usize,
-    /// The device's UUID, which is the same in every process.
-    pub uuid: [u8; 16],
-    /// How many multiprocessors the process may use.
-    pub multiprocessors: usize,
-    /// The threads that execute one instruction together: 32 or 64.
-    pub wave: usize,
-    /// Whether a kernel may begin before the kernel in front of it is over ([`Launch::early`]).
-    pub dependent_launch: bool,
-    /// Whether streams can carry out each [`WordOp`].
-    pub word_operations: bool,
-    /// How several processes share the device.
-    pub sharing: Sharing,
-    /// How many launches the device can have resident at a time.
-    pub launches: usize,
-    /// How many hardware queues the process has. The device's own streams take two of them.
-    pub queues: usize,
-    /// What a user should know where there are too few queues: which setting says how many there are, and how to get
-    /// more.
-    pub queue_advice: String,
-    /// What a user should know where processes that share the device get too few blocks.
-    pub sharing_advice: &'static str,
-}
 
 /// A device that a vendor has started.
 pub struct Start {

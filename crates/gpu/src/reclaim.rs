@@ -25,7 +25,6 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-use tidegate_hal::batch::Tag;
 use tidegate_hal::device::{Blocked, Call, Calls, DeviceError, Fault, Reclaim, Stand, Work};
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::tell;
@@ -33,11 +32,13 @@ use tidegate_hal::tell;
 use crate::block::GpuBlock;
 use crate::courier::Couriers;
 use crate::driver::{Doing, DriverError, ErrorKind, Event, Keep, Stream};
-use crate::gates::{Bar, Bars, Gates};
+use crate::gates::Gates;
 use crate::gpu::{Gpu, lock};
 use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
 use crate::reports::{self, Crowded};
 use crate::share::Admitable;
+
+mod at_gates;
 
 /// Parts of streams that the driver's own thread must not drop. The next caller that waits or makes a stream drops
 /// them.
@@ -200,68 +201,6 @@ impl StreamState {
         let failed = self.lost.get().is_some() || self.raw_fault().is_some();
         // As long as nothing has failed, the stream's own order guarantees it.
         !failed || (self.passed.load(Ordering::Acquire) >= self.submitted() && couriers.end(wait))
-    }
-
-    /// Adds a gate, and returns its number; `None` if the stream was ended, and gets no more gates.
-    pub(crate) fn add_gate(&self, bars: Bars) -> Option<u32> {
-        let mut gates = lock(&self.gates);
-        gates.come_to(self.gate());
-        gates.add(bars)
-    }
-
-    /// The address to which the stream writes the number of the gate that it has come to.
-    pub(crate) fn gate_address(&self) -> u64 {
-        self.mirror_address() + std::mem::offset_of!(Mirror, gate) as u64
-    }
-
-    /// The number of the gate that the stream has come to.
-    fn gate(&self) -> u32 {
-        // SAFETY: only the address is taken.
-        self.mirrored(unsafe { &raw mut (*self.mirror.as_ptr()).gate })
-    }
-
-    /// Calls `look` for each bar that is still closed: of the gate that the stream has come to, or of `all` gates that
-    /// it has still to pass. Returns whether the stream may wait for more words behind the gate that it has come to.
-    fn closed_bars(&self, all: bool, mut look: impl FnMut(&Bar)) -> bool {
-        let (bars, more) = {
-            let mut gates = lock(&self.gates);
-            let number = self.gate();
-            gates.come_to(number);
-            let bars: Vec<_> = if all {
-                gates.bars().copied().collect()
-            } else {
-                gates.at(number).to_vec()
-            };
-            (bars, gates.more_behind(number))
-        };
-        // The driver is asked now, which may take long. So no lock is held that an enqueuing thread needs. (If the
-        // stream passes a gate meanwhile, the gate's word shows it as open, since words never go back.)
-        for bar in &bars {
-            let Some(_held) = self.gpu.operands.hold(bar.word, bar.piece) else {
-                continue;
-            };
-            // SAFETY: the word's memory is still the same, and is held.
-            let value = unsafe { self.gpu.look_at(bar.word) };
-            if value.is_some_and(|value| !bar.is_open(value)) {
-                look(bar);
-            }
-        }
-        more
-    }
-
-    /// Opens the gates that the stream has still to pass, because it has failed, or is to end.
-    fn open_gates(&self) {
-        self.closed_bars(true, |bar| {
-            // SAFETY: as for reading it.
-            unsafe { self.gpu.poison(bar.word) };
-        });
-    }
-
-    /// The words that the stream waits for at a gate, and whether there may be more.
-    fn blocked_at_gate(&self) -> (Vec<(Tag, u64)>, bool) {
-        let mut on = Vec::new();
-        let more = self.closed_bars(false, |bar| on.push((bar.tag, bar.epoch)));
-        (on, more)
     }
 
     pub(crate) fn submitted(&self) -> u64 {
