@@ -10,6 +10,7 @@ mod cuda;
 mod failure;
 #[cfg(test)]
 mod guide;
+mod hip;
 mod isa;
 mod kernels;
 mod launchers;

@@ -84,12 +84,6 @@ const SSHD: Need = Need::AptFile {
     package: "openssh-server",
 };
 
-/// An old HIP runtime, which needs no GPU.
-const HIP: Need = Need::AptFile {
-    pattern: "/usr/lib/*/libamdhip64.so.5",
-    package: "libamdhip64-5",
-};
-
 /// A package with a newer libfabric than Debian and Ubuntu have, whose providers need nothing else on the machine.
 const NEWER_LIBFABRIC: Need = Need::Pip {
     name: NEWER.0,
@@ -243,19 +237,6 @@ pub(crate) static STEPS: &[Step] = &[
         commands: |_| Ok(vec![cmd("cargo xtask kernels --mutants")]),
     },
     Step {
-        name: "hip",
-        what: "a HIP runtime that is too old is refused by name, and a machine without an AMD GPU is told so",
-        tier: Tier::Full,
-        // It comes before `unit`, whose tests skip this library where it is missing.
-        needs: &[HIP],
-        commands: |_| {
-            Ok(vec![
-                cmd("cargo test -p tidegate-ffi --test hip"),
-                cmd("cargo test -p tidegate-hip --lib"),
-            ])
-        },
-    },
-    Step {
         name: "nodes",
         what: "Faces between nodes that are network namespaces, over libfabric; each run verifies its result on every rank",
         tier: Tier::Full,
@@ -280,6 +261,7 @@ pub(crate) static STEPS: &[Step] = &[
     },
     // It comes before `unit`, too, since tests of the kernel that need no GPU use its compiler.
     crate::cuda::STEP,
+    crate::hip::STEP,
     Step {
         name: "unit",
         what: "every test of every package: unit, documentation, compile-fail, jobs, launchers, schedules, alloc, faces, examples",
@@ -577,7 +559,7 @@ mod tests {
             .flat_map(|step| step.needs)
             .map(ToString::to_string)
             .collect();
-        let others = [LIBFABRIC, IPROUTE, HIP, crate::cuda::GXX];
+        let others = [LIBFABRIC, IPROUTE, crate::hip::HIP, crate::cuda::GXX];
         for need in others.iter().chain(launchers::NEEDS) {
             let need = need.to_string();
             assert!(

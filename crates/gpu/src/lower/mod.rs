@@ -24,9 +24,6 @@ mod lists;
 mod moves;
 pub(crate) mod operands;
 pub(crate) mod parts;
-#[cfg(test)]
-#[path = "../../../../tests/common/random.rs"]
-mod random;
 mod reductions;
 mod rows;
 mod short;

@@ -68,9 +68,18 @@ fn program(lanes: Vec<Vec<Step>>, quota: usize) -> Result<Program, DeviceError> 
 }
 
 fn lowered(lanes: Vec<Vec<Step>>, quota: usize, lists: bool) -> Result<Program, DeviceError> {
+    for_wave(32, lanes, quota, lists)
+}
+
+fn for_wave(
+    wave: usize,
+    lanes: Vec<Vec<Step>>,
+    quota: usize,
+    lists: bool,
+) -> Result<Program, DeviceError> {
     // SAFETY: the batch is never executed.
     let batch = unsafe { Batch::new(lanes, Vec::new()) };
-    Program::new(&batch, quota, 32, lists, |word| {
+    Program::new(&batch, quota, wave, lists, |word| {
         let address = word.0.addr();
         Ok(if address >= HOST {
             address as u64 + COUNTS
@@ -120,6 +129,29 @@ fn lanes_get_teams_by_what_they_move() {
         program(exchange(), 1),
         Err(DeviceError::Exhausted { .. })
     ));
+}
+
+#[test]
+fn a_block_has_at_most_a_lane_for_each_wave() {
+    for (wave, waves) in [(32, 16), (64, 8)] {
+        for count in [1, waves, waves + 1, 5 * waves] {
+            let lanes = || (0..count).map(|peer| vec![wait(0x4000 + peer * 64)]);
+            let program = |quota| for_wave(wave, lanes().collect(), quota, true);
+            let least = count.div_ceil(waves);
+            let lowered = program(least).unwrap();
+            assert_eq!(teams(&lowered), [least, 0]);
+            let records = lowered.records();
+            let of_blocks: Vec<_> = records.iter().map(|record| record.lanes as usize).collect();
+            assert_eq!(of_blocks.iter().sum::<usize>(), count);
+            assert!(
+                of_blocks.iter().all(|lanes| *lanes <= waves),
+                "{of_blocks:?}"
+            );
+            let fewer =
+                least > 1 && !matches!(program(least - 1), Err(DeviceError::Exhausted { .. }));
+            assert!(!fewer, "{count} lanes on {} blocks", least - 1);
+        }
+    }
 }
 
 /// The first lane's short form.

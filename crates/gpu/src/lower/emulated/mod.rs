@@ -35,6 +35,9 @@ mod mutants;
 mod neighbours;
 mod order;
 mod protocol;
+#[path = "../../../../../tests/common/random.rs"]
+#[allow(dead_code, reason = "not every test uses all of it")]
+mod random;
 #[path = "../../../../../tests/common/skipped.rs"]
 mod skipped;
 mod steps;
@@ -66,10 +69,12 @@ fn moves_are_those_of_the_host() {
 
 #[test]
 fn moves_of_whole_blocks_are_those_of_the_host() {
-    let Some(mut machine) = Machine::new(super::Sizes::of_wave(32), &[]) else {
-        return;
-    };
-    moves::check(&mut machine, 0..60).unwrap();
+    for sizes in [32, 64].map(super::Sizes::of_wave) {
+        let Some(mut machine) = Machine::new(sizes, &[]) else {
+            return;
+        };
+        moves::check(&mut machine, 0..60).unwrap();
+    }
 }
 
 #[test]
@@ -104,10 +109,12 @@ fn epochs_are_neither_early_nor_late() {
 
 #[test]
 fn epochs_of_whole_blocks() {
-    let Some(mut machine) = Machine::new(super::Sizes::of_wave(32), &[]) else {
-        return;
-    };
-    protocol::check(&mut machine, Form::Whole, 0..3, 10).unwrap();
+    for sizes in [32, 64].map(super::Sizes::of_wave) {
+        let Some(mut machine) = Machine::new(sizes, &[]) else {
+            return;
+        };
+        protocol::check(&mut machine, Form::Whole, 0..3, 10).unwrap();
+    }
 }
 
 #[test]
