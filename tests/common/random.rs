@@ -1,5 +1,7 @@
 //! Pseudo-random numbers for tests, which are the same in every run.
 
+#![allow(dead_code, reason = "not every test uses all of it")]
+
 /// A generator of pseudo-random numbers (splitmix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);

@@ -405,7 +405,8 @@ impl<'a> Unfolded<'a> {
             self.sides.push(self.at..self.at + times);
             return Some(());
         };
-        let from_seam = self.at + size - seam;
+        // Where a dimension begins at 0, so does the next one.
+        let from_seam = self.at + (size - seam) % size;
         let first = from_seam % size;
         (self.at, self.times) = (from_seam / size, 1);
         if times <= size - first {

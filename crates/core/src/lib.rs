@@ -37,6 +37,9 @@ pub mod kernel;
 pub mod part;
 
 #[cfg(test)]
+#[path = "../../../tests/common/random.rs"]
+mod random;
+#[cfg(test)]
 mod scarce;
 
 pub use capture::{Graph, PairGraph};

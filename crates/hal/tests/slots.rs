@@ -5,6 +5,11 @@ use std::time::Duration;
 
 use tidegate_hal::slots::{Member, TriggerSlots};
 
+use self::random::Rng;
+
+#[path = "../../../tests/common/random.rs"]
+mod random;
+
 #[test]
 fn slots_go_to_those_who_bring_them_back() {
     let slots = TriggerSlots::new(2);
@@ -136,17 +141,6 @@ fn who_waits_for_few_enough_is_woken() {
     assert_eq!(slots.armed(), 0);
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % below as u64) as usize
-    }
-}
-
 /// A work item of a stream: for each peer, it rings, waits, or first waits and then rings.
 #[derive(Clone, Copy, PartialEq)]
 enum Item {
@@ -201,7 +195,7 @@ fn job(
     seed: u64,
 ) -> bool {
     let kept = usize::from(rule == Rule::Kept);
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Rng::new(seed);
     let slots: Vec<_> = (0..ranks)
         .map(|_| TriggerSlots::keeping(budget, kept))
         .collect();

@@ -5,24 +5,13 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::ground::VISITS;
 use crate::layout::Layout;
+use crate::random::Rng;
 use tidegate_host::Host;
 
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
-    }
-
-    /// A range within `0..len`, rarely an empty one.
-    fn range(&mut self, len: usize) -> Range<usize> {
-        let first = self.below(len);
-        first..(first + self.below(len - first + 1).max(1))
-    }
+/// A range within `0..len`, rarely an empty one.
+fn range(random: &mut Rng, len: usize) -> Range<usize> {
+    let first = random.below(len);
+    first..(first + random.below(len - first + 1).max(1))
 }
 
 /// The elements of a box of an array, in order, from the definition.
@@ -43,11 +32,11 @@ fn set(footprint: &Footprint) -> Vec<usize> {
 }
 
 /// A declaration: its elements, and the footprint that describes them.
-fn random(random: &mut Random, dims: &[usize]) -> (BTreeSet<usize>, Footprint) {
+fn random(random: &mut Rng, dims: &[usize]) -> (BTreeSet<usize>, Footprint) {
     let len: usize = dims.iter().product();
     match random.below(8) {
         0 => {
-            let range = random.range(len);
+            let range = range(random, len);
             (range.clone().collect(), Footprint::Range(range))
         }
         1 => {
@@ -58,12 +47,12 @@ fn random(random: &mut Random, dims: &[usize]) -> (BTreeSet<usize>, Footprint) {
         // The array may be a different one.
         2 => {
             let dims = [1 + random.below(4), 1 + random.below(4)];
-            let ranges = dims.map(|dim| random.range(dim));
+            let ranges = dims.map(|dim| range(random, dim));
             let all = elements(&dims, &ranges).into_iter().collect();
             (all, subarray(&dims, &ranges).footprint().unwrap())
         }
         _ => {
-            let ranges: Vec<_> = dims.iter().map(|dim| random.range(*dim)).collect();
+            let ranges: Vec<_> = dims.iter().map(|dim| range(random, *dim)).collect();
             let all = elements(dims, &ranges).into_iter().collect();
             (all, subarray(dims, &ranges).footprint().unwrap())
         }
@@ -72,7 +61,7 @@ fn random(random: &mut Random, dims: &[usize]) -> (BTreeSet<usize>, Footprint) {
 
 #[test]
 fn overlaps_are_those_that_brute_force_finds() {
-    let mut source = Random(0x7e5e_ed17);
+    let mut source = Rng::new(0x7e5e_ed17);
     let (mut met, mut apart) = (0, 0);
     for round in 0..if cfg!(miri) { 60 } else { 6000 } {
         let dims: Vec<_> = (0..1 + source.below(4))
@@ -121,7 +110,7 @@ fn overlaps_are_those_that_brute_force_finds() {
 
 #[test]
 fn boxes_of_one_array_are_found_to_be_boxes() {
-    let mut source = Random(41);
+    let mut source = Rng::new(41);
     for _ in 0..if cfg!(miri) { 40 } else { 3000 } {
         let dims: Vec<_> = (0..1 + source.below(5))
             .map(|_| 1 + source.below(4))
@@ -130,7 +119,7 @@ fn boxes_of_one_array_are_found_to_be_boxes() {
         let begin = source.below(2) * dims.iter().product::<usize>();
         let all: Vec<_> = (0..1 + source.below(5))
             .map(|_| {
-                let ranges: Vec<_> = dims.iter().map(|dim| source.range(*dim)).collect();
+                let ranges: Vec<_> = dims.iter().map(|dim| range(&mut source, *dim)).collect();
                 let mut footprint = subarray(&dims, &ranges).footprint().unwrap();
                 shift(&mut footprint, begin);
                 footprint

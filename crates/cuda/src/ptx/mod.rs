@@ -56,7 +56,6 @@
 mod flow;
 mod lands;
 #[path = "../../../../tests/common/random.rs"]
-#[allow(dead_code, reason = "not every test uses all of it")]
 mod random;
 mod thread;
 mod waits;

@@ -24,6 +24,9 @@ mod lists;
 mod moves;
 pub(crate) mod operands;
 pub(crate) mod parts;
+#[cfg(test)]
+#[path = "../../../../tests/common/random.rs"]
+mod random;
 mod reductions;
 mod rows;
 mod short;

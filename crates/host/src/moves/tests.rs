@@ -2,19 +2,12 @@
 
 use tidegate_hal::batch::{Op, Scalar};
 
+use self::random::Rng;
 use super::nest::Nest;
 use super::*;
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % bound
-    }
-}
+#[path = "../../../../tests/common/random.rs"]
+mod random;
 
 /// A shape, and the indices of its elements, counted from the lowest.
 struct Sample {
@@ -162,7 +155,7 @@ const ROUNDS: usize = if cfg!(miri) { 10 } else { 3000 };
 
 #[test]
 fn copies_of_any_shapes_and_sizes() {
-    let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
+    let mut rng = Rng::new(0x9e37_79b9_7f4a_7c15);
     for round in 0..ROUNDS {
         let size = [1, 2, 3, 4, 8, 12, 16, 24, 32][round % 9];
         let sides = sides(&mut rng);
@@ -192,7 +185,7 @@ fn copies_of_any_shapes_and_sizes() {
 
 #[test]
 fn runs_are_all_elements_in_order() {
-    let mut rng = Rng(0x2545_f491_4f6c_dd1d);
+    let mut rng = Rng::new(0x2545_f491_4f6c_dd1d);
     for _ in 0..ROUNDS {
         let [from, to] = sides(&mut rng);
         let count = from.elements.len();
@@ -241,7 +234,7 @@ fn reduced(op: Op, old: f64, with: f64) -> f64 {
 
 #[test]
 fn reductions_over_any_shapes() {
-    let mut rng = Rng(0xd1b5_4a32_d192_ed03);
+    let mut rng = Rng::new(0xd1b5_4a32_d192_ed03);
     for round in 0..ROUNDS {
         let op = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::Replace, Op::Keep][round % 6];
         let (atomic, fetch) = (rng.below(2) == 0, rng.below(2) == 0);
@@ -278,7 +271,7 @@ fn reductions_over_any_shapes() {
 
 #[test]
 fn comparisons_swap_elements_of_any_shapes() {
-    let mut rng = Rng(0x94d0_49bb_1331_11eb);
+    let mut rng = Rng::new(0x94d0_49bb_1331_11eb);
     for _ in 0..ROUNDS {
         let sides = sides(&mut rng);
         let count = sides[0].elements.len();
@@ -317,7 +310,7 @@ fn integers_of_all_widths_wrap() {
     macro_rules! check {
         ($($number:ident, $scalar:ident;)*) => {$(
             for op in Op::ALL {
-                let mut rng = Rng(op as u64 + 1);
+                let mut rng = Rng::new(op as u64 + 1);
                 let mut row = || [0; 77].map(|_| (rng.below(1 << 40) << 24 ^ rng.below(1 << 30)) as $number);
                 let (src, dst) = (row(), row());
                 let expected = std::array::from_fn::<_, 77, _>(|index| {

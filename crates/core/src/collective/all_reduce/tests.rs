@@ -11,6 +11,7 @@ use tidegate_host::Host;
 use tidegate_loopback::{Loopback, Options};
 
 use crate::element::{Arithmetic, Element};
+use crate::random::Rng;
 use crate::window::{Op, SlotWindow};
 use crate::*;
 
@@ -19,18 +20,6 @@ type Reduce<'s, T> = AllReduce<'s, T, Host>;
 
 const SIZES: [usize; 5] = [1, 2, 3, 5, 8];
 const OPS: [Op; 4] = [Op::Sum, Op::Prod, Op::Min, Op::Max];
-
-/// Pseudo-random numbers.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
 
 /// A number in the model.
 trait Model: Arithmetic + Debug {
@@ -105,7 +94,7 @@ macro_rules! floats {
 floats! { f32, 32; f64, 0; }
 
 fn values<T: Model>(rank: usize, len: usize, op: Op) -> Vec<T> {
-    let mut random = Random(rank as u64 * 1000 + len as u64 + op as u64 * 77);
+    let mut random = Rng::new(rank as u64 * 1000 + len as u64 + op as u64 * 77);
     (0..len).map(|_| T::of(random.next())).collect()
 }
 
@@ -271,7 +260,7 @@ fn mixed(world: &World<Host>, s: &mut Stream<'_, Host>) -> Result<()> {
     let lent = (AllReduce::open(s, "energy", LEN)?, x, hash);
     let (one, lent) = s.capture(lent, |s, lent| step(s, rank, lent))?;
     let (two, mut lent) = s.capture(lent, |s, lent| step(s, rank, step(s, rank, lent)?))?;
-    let (mut done, mut random) = (0, Random(5));
+    let (mut done, mut random) = (0, Rng::new(5));
     while done < 1000 {
         let times = (random.next() % 7).min(1000 - done);
         match random.next() % 3 {

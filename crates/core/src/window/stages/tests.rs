@@ -21,21 +21,8 @@ use super::super::programs::staged_transfers;
 use super::super::{Buffers, BySlot, Inbox, Outbox, SlotWindow};
 use super::*;
 use crate::error::SlotName;
+use crate::random::Rng;
 use crate::{Layout, On, Region, Result, Route, Stream, World, WorldOptions};
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
-        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn within(&mut self, first: usize, last: usize) -> usize {
-        first + self.below(last + 1 - first)
-    }
-}
 
 fn ptr(bytes: &mut [u8]) -> Ptr {
     Ptr(bytes.as_mut_ptr())
@@ -80,9 +67,9 @@ fn put(edge: u32, first: usize, count: usize) -> Note<Host> {
 fn nest(rng: &mut Rng, most: usize) -> Layout<Host> {
     let mut loops = Vec::new();
     let (mut count, mut low) = (1, 0);
-    for _ in 0..rng.within(1, 4) {
-        let turns = rng.within(1, (most / count).clamp(1, 12));
-        let stride = rng.within(0, 12) as i32 - 4;
+    for _ in 0..rng.within(1..=4) {
+        let turns = rng.within(1..=(most / count).clamp(1, 12));
+        let stride = rng.within(0..=12) as i32 - 4;
         count *= turns;
         low += (stride.min(0) * (turns as i32 - 1)).unsigned_abs() as usize;
         loops.push((turns as u32, stride));
@@ -112,8 +99,8 @@ fn case(world: &World<Host>, rng: &mut Rng, size: usize, staging: Ptr, source: P
         let mut first = 0;
         while first < LEN - 60 && rng.below(8) != 0 {
             first += rng.below(3) * rng.below(9);
-            let most = rng.within(1, LEN - first);
-            let mut note = put(index, first, rng.within(1, most));
+            let most = rng.within(1..=LEN - first);
+            let mut note = put(index, first, rng.within(1..=most));
             match rng.below(5) {
                 0 | 1 => note.local_layout = Some(nest(rng, most)),
                 2 => {
@@ -153,7 +140,7 @@ fn what_a_stage_sends_has_been_copied_with_it() {
     let (parted, cases) = (AtomicU64::new(0), 600);
     World::<Host>::local(1, |world| {
         for seed in 0..cases {
-            let rng = &mut Rng(seed);
+            let rng = &mut Rng::new(seed);
             let size = [1, 2, 4, 8, 12, 24][rng.below(6)];
             let mut source: Vec<u8> = (0..SOURCE * size).map(|_| rng.below(256) as u8).collect();
             // Bytes that no put writes differ between the two.
@@ -161,7 +148,8 @@ fn what_a_stage_sends_has_been_copied_with_it() {
             let mut copied = vec![0x55u8; 3 * LEN * size];
             let staging = ptr(&mut copied);
             let Case { edges, notes } = case(&world, rng, size, staging, ptr(&mut source));
-            let chunks = Chunks::of(rng.within(1, 200) * rng.within(1, size)).from(rng.below(2000));
+            let chunks =
+                Chunks::of(rng.within(1..=200) * rng.within(1..=size)).from(rng.below(2000));
             let remote = RemoteMemory(Arc::new(()));
             let lower = |piece: &StagePart<'_, Host>| {
                 let edge = &edges[piece.note.edge as usize];

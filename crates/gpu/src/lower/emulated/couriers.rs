@@ -13,7 +13,7 @@ use tidegate_hal::batch::{POISON, QUANTUM};
 use super::machine::{Do, Event, Machine};
 use super::memory::{change, value};
 use super::protocol::{CARRY, FILL, Form, Job, LOOK};
-use super::random::Rng;
+use crate::lower::random::Rng;
 
 const EPOCHS: u64 = 8;
 

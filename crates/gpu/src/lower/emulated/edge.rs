@@ -9,8 +9,8 @@ use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::part;
 
 use super::memory::value;
-use super::random::{Rng, mix};
 use super::steps::window;
+use crate::lower::random::{Rng, mix};
 
 /// The value that is stored to registers.
 pub(super) const STRIKE: u64 = 0x57;

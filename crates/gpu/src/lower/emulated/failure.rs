@@ -13,8 +13,8 @@ use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, change, value};
 use super::protocol::{FILL, Form, Job};
-use super::random::Rng;
 use super::steps::{WINDOW, add, linear, wait, window};
+use crate::lower::random::Rng;
 use crate::place::look_step;
 
 pub(super) const FAULT_ABORTED: u32 = 2;

@@ -22,8 +22,8 @@ use super::super::{FAULT_WAIT, LANE_LANDS, PART, Sizes, TEAM_BLOCKS, TEAM_WARPS}
 use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, change, value};
-use super::random::{Rng, mix};
 use super::steps::{WINDOW, add, linear, wait};
+use crate::lower::random::{Rng, mix};
 
 const EPOCHS: u64 = 8;
 const LOOK: u64 = 0;

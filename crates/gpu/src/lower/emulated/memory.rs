@@ -5,7 +5,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use tidegate_hal::memory::Ptr;
 
 use super::machine::Range;
-use super::random::Rng;
+use crate::lower::random::Rng;
 
 /// Memory of a test: pieces with gaps between them. A test can look at all of it.
 pub(super) struct Arena {

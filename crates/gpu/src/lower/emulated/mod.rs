@@ -35,9 +35,6 @@ mod mutants;
 mod neighbours;
 mod order;
 mod protocol;
-#[path = "../../../../../tests/common/random.rs"]
-#[allow(dead_code, reason = "not every test uses all of it")]
-mod random;
 #[path = "../../../../../tests/common/skipped.rs"]
 mod skipped;
 mod steps;

@@ -14,7 +14,7 @@ use super::super::{LANE_STEPS, ShortLane, Sizes, TEAM_BLOCKS, TEAM_WARPS};
 use super::launched::{Home, Launched};
 use super::machine::{Do, Machine};
 use super::memory::Arena;
-use super::random::Rng;
+use crate::lower::random::Rng;
 
 mod arithmetic;
 pub(super) mod extremes;

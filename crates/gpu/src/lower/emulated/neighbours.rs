@@ -16,8 +16,8 @@ use super::super::{LANE_ADDS, LANE_COPIES, LANE_LISTED, LANE_WAITS, TEAM_WARPS};
 use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, change, value};
-use super::random::{Rng, mix};
 use super::steps::{add, linear, wait};
+use crate::lower::random::{Rng, mix};
 
 const TIMES: u64 = 4;
 

@@ -8,8 +8,8 @@ use tidegate_hal::memory::Ptr;
 use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, change, value};
-use super::random::Rng;
 use super::steps::{add, linear, wait};
+use crate::lower::random::Rng;
 
 /// A move of words: a copy, or a sum.
 fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {

@@ -29,8 +29,8 @@ use super::edge::{Edge, STRIKE};
 use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, change, value};
-use super::random::Rng;
 use super::steps::window;
+use crate::lower::random::Rng;
 
 /// A rank's actions in an epoch, by number.
 pub(super) const FILL: u64 = 0;

@@ -24,8 +24,8 @@ use super::failure::FAULT_ABORTED;
 use super::launched::{Home, Launched};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, change, value};
-use super::random::Rng;
 use super::steps::{WINDOW, add, wait};
+use crate::lower::random::Rng;
 
 /// How often the stream does its two launches.
 const TIMES: u64 = 3;
