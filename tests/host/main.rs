@@ -23,6 +23,7 @@ mod sizes;
 mod throttle;
 mod triggered;
 mod unwinding;
+mod verify;
 
 #[path = "../common"]
 mod common {

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tidegate_hal::batch::{POISON, QUANTUM};
 
 use crate::error::{EpochError, Error, Result, WindowName};
+use crate::half_kind::HalfKind;
 
 /// The most epochs that a rank has with a peer: nearly as many as a word can count.
 pub(crate) const MOST: u64 = (1 << 36) - (1 << 20);
@@ -34,6 +35,11 @@ const _: () = {
 /// The number of epochs that one half has had.
 pub(crate) struct Epochs {
     window: WindowName,
+    pub(crate) half: HalfKind,
+    /// The ranks of the peers.
+    ranks: Box<[usize]>,
+    /// How many exposures origins had at first, beyond those that are counted.
+    early: u64,
     /// Epochs with all peers.
     all: AtomicU64,
     /// For each peer, epochs with some of the peers, including this one.
@@ -47,12 +53,22 @@ pub(crate) struct Epochs {
 pub(crate) struct RecordedEpochs(Vec<(Arc<Epochs>, u64, Vec<u64>)>);
 
 impl Epochs {
-    /// The count for a half with so many peers. It begins at `before`.
-    pub(crate) fn new(window: WindowName, peers: usize, before: u64) -> Arc<Self> {
+    /// The count for a half with these peers. It begins at `before`; `early` says how many more exposures origins have
+    /// at first.
+    pub(crate) fn new(
+        window: WindowName,
+        half: HalfKind,
+        ranks: Box<[usize]>,
+        before: u64,
+        early: u64,
+    ) -> Arc<Self> {
         Arc::new(Epochs {
             window,
+            half,
+            early,
             all: AtomicU64::new(before),
-            some: (0..peers).map(|_| AtomicU64::new(0)).collect(),
+            some: ranks.iter().map(|_| AtomicU64::new(0)).collect(),
+            ranks,
             most: AtomicU64::new(0),
         })
     }
@@ -87,6 +103,18 @@ impl Epochs {
             self.check(self.all.load(Relaxed).saturating_add(some), 1)
                 .is_err()
         })
+    }
+
+    /// For each peer: its rank, the epochs that were enqueued with it, and the exposures that it had at first.
+    pub(crate) fn with_each(&self) -> impl Iterator<Item = (usize, u64, u64)> + '_ {
+        let all = self.all.load(Relaxed);
+        let ranks = self.ranks.iter().zip(&self.some);
+        ranks.map(move |(rank, some)| (*rank, all + some.load(Relaxed), self.early))
+    }
+
+    /// The window that the half belongs to.
+    pub(crate) fn window(&self) -> &WindowName {
+        &self.window
     }
 
     fn of(&self, peer: usize) -> u64 {
@@ -161,6 +189,11 @@ impl RecordedEpochs {
         Ok(())
     }
 
+    /// The halves that have epochs in the recording.
+    pub(crate) fn halves(&self) -> impl Iterator<Item = &Epochs> {
+        self.0.iter().map(|(epochs, ..)| &**epochs)
+    }
+
     /// Counts `times` replays, which have been submitted.
     pub(crate) fn took(&self, times: u64) {
         for (epochs, all, some) in &self.0 {
@@ -194,7 +227,7 @@ mod tests {
 
     #[test]
     fn each_peer_has_epochs_of_its_own() {
-        let epochs = Epochs::new(window(), 3, MOST - 4);
+        let epochs = Epochs::new(window(), HalfKind::Outbox, [4, 5, 6].into(), MOST - 4, 0);
         (0..4).for_each(|_| epochs.add(1, 1));
         assert!(is_last(epochs.admit(Some(&[0, 1]))));
         assert!(is_last(epochs.admit(None)));
@@ -211,7 +244,7 @@ mod tests {
 
     #[test]
     fn recordings_of_two_streams_are_one() {
-        let epochs = Epochs::new(window(), 2, MOST - 10);
+        let epochs = Epochs::new(window(), HalfKind::Outbox, [4, 5].into(), MOST - 10, 0);
         let (mut one, mut two) = (RecordedEpochs::default(), RecordedEpochs::default());
         one.note(&epochs, None);
         one.note(&epochs, Some(&[0]));

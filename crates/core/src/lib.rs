@@ -15,10 +15,13 @@ mod ground;
 mod half_kind;
 mod message;
 mod place;
+mod replays;
 
 mod nic;
 mod watch;
 mod world;
+
+pub mod verify;
 
 mod carry;
 mod myself;

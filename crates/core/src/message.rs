@@ -5,6 +5,7 @@ use tidegate_hal::ids::WindowId;
 
 use crate::error::Cause;
 use crate::half_kind::HalfKind;
+use crate::replays::Runs;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Message {
@@ -66,6 +67,8 @@ pub(crate) struct Answer {
     pub(crate) inside: Option<Inside>,
     /// The halves of windows that the program dropped last.
     pub(crate) dropped: Vec<(WindowId, HalfKind)>,
+    /// The proved recordings that it has replayed.
+    pub(crate) replays: Runs,
 }
 
 /// What a stream does: a [`Work`](tidegate_hal::device::Work).

@@ -43,6 +43,7 @@ use crate::error::{Cause, Error, Result};
 use crate::ground::{ending, lock, shortened};
 use crate::half_kind::HalfKind;
 use crate::message::{Answer, At, Calling, Enqueued, Inside, Message, Waiting, WatchMessage};
+use crate::replays::Runs;
 
 /// How often waits are checked, at most.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
@@ -111,6 +112,9 @@ pub(crate) trait Overseen: Send + Sync + 'static {
 
     /// The ranks that have ended, and how.
     fn gone(&self) -> BTreeMap<usize, Cause>;
+
+    /// The proved recordings that the program has replayed.
+    fn replays(&self) -> Runs;
 
     /// The halves that the program has dropped, of the last `most` windows that are remembered.
     fn dropped(&self, most: usize) -> Vec<(WindowId, HalfKind)>;
@@ -355,6 +359,7 @@ fn answer(rank: &impl Overseen) -> Answer {
     let mut answer = look_at(&rank.named_streams(), name, |tag| rank.last_wait(tag));
     (answer.come, answer.inside) = rank.progress();
     answer.dropped = rank.dropped(DROPPED);
+    answer.replays = rank.replays();
     brief(&mut answer);
     answer
 }

@@ -61,14 +61,14 @@ pub const QUANTUM: u64 = 1 << 20;
 /// With a [`QUANTUM`] of 2^20, that is 2^36 epochs. Core begins at most 2^20 fewer epochs with a peer, and then refuses.
 pub const POISON: u64 = 1 << 62;
 
-/// What a wait is for. Error messages and the wait-for graph use it; no device looks at it.
+/// What a wait is for, or an add. Error messages and tools use it; no device looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tag {
     /// The window, if the wait belongs to one.
     pub window: Option<WindowId>,
-    /// The rank that is expected to add to the word.
+    /// For a wait: the rank that is expected to add to the word. For an add: the rank that waits for the word.
     pub peer: u32,
-    /// What that rank is expected to do.
+    /// What the adding rank is expected to do.
     pub awaited: Awaited,
 }
 
@@ -174,6 +174,9 @@ pub struct Add {
     /// The bell of the rank that may sleep on the word. It is null if no rank sleeps on it, as for an operand of this
     /// stream.
     pub bell: Ptr,
+    /// What it tells a rank, for tools: the rank that waits, and what it awaits. There is none for an add that completes
+    /// nothing: to an operand of this stream, or for a part of a ring that is not the last. No device looks at it.
+    pub tag: Option<Tag>,
 }
 
 /// Stores 8 bytes after all earlier steps of its lane, for example to a register of a NIC, which then acts. The store

@@ -181,6 +181,7 @@ fn put_and_signal(source: &u64, word: &Word, bell: &Bell) -> Arc<Batch> {
         landing: None,
     };
     let signal = Add {
+        tag: None,
         word: pointer(word),
         value: QUANTUM,
         bell: pointer(bell),
@@ -282,6 +283,7 @@ fn a_replay_on_a_stream_that_has_failed_comes_to_its_end() {
         let s = stream(&device, inline);
         let (word, bell, calls) = (Word::new(0), Bell::new(), Arc::<AtomicU64>::default());
         let add = Add {
+            tag: None,
             word: pointer(&word),
             value: QUANTUM,
             bell: pointer(&bell),
@@ -353,6 +355,7 @@ fn what_is_given_up_is_not_touched_again() {
     let [s, t, u] = [(); 3].map(|()| stream(&device, false));
     let (word, bell) = (Word::new(0), Bell::new());
     let add = Add {
+        tag: None,
         word: pointer(&word),
         value: QUANTUM,
         bell: pointer(&bell),

@@ -36,6 +36,7 @@ fn wait(word: &Word, operand: &Word, quantum: u64, peer: u32) -> Step {
 
 fn add(word: &Word, bell: Option<&Bell>) -> Step {
     Step::Add(Add {
+        tag: None,
         word: at(word),
         value: QUANTUM,
         bell: bell.map_or(Ptr::NULL, at),

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::device::{Device, Stream as _};
 
@@ -14,7 +14,8 @@ use crate::error::Cause;
 use crate::error::{CaptureError, Error, Rejected, Result};
 use crate::myself::Script;
 use crate::place::Brand;
-use crate::stream::{Noted, RecordedArms, Stream};
+use crate::replays::Proved;
+use crate::stream::{Noted, NotedStep, RecordedArms, Stream};
 
 pub(super) type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Graph;
 
@@ -39,11 +40,15 @@ pub(super) type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::St
 pub struct Graph<'s, D: Device> {
     raw: Arc<RawGraph<D>>,
     /// The NIC's programs, which must be armed for each replay.
-    arms: RecordedArms<D>,
+    pub(super) arms: RecordedArms<D>,
     /// What each replay does towards this rank itself.
     script: Script<D>,
     /// The epochs of each replay.
-    epochs: RecordedEpochs,
+    pub(super) epochs: RecordedEpochs,
+    /// Set once all ranks have proved that it can be replayed.
+    pub(super) proved: OnceLock<Proved>,
+    /// What each replay does, in the order of the calls; the first number is that of the stream.
+    pub(super) steps: Vec<(usize, NotedStep)>,
     ids: Vec<(u64, LeafState)>,
     brand: Brand<'s>,
 }
@@ -70,7 +75,7 @@ pub struct Graph<'s, D: Device> {
 /// # Ok(()) });
 /// ```
 pub struct PairGraph<'s, 't, D: Device> {
-    one: Graph<'s, D>,
+    pub(super) one: Graph<'s, D>,
     /// How many of the listed things are at home on the first stream. The others are on the second one.
     apart: usize,
     other: Brand<'t>,
@@ -104,9 +109,13 @@ pub(super) fn name_in_pair<'s, 't, D: Device>(
 }
 
 impl<'s, D: Device> Graph<'s, D> {
-    pub(super) fn new(raw: RawGraph<D>, noted: Noted<D>, ids: Vec<(u64, LeafState)>) -> Self {
+    pub(super) fn new(raw: RawGraph<D>, mut noted: Noted<D>, ids: Vec<(u64, LeafState)>) -> Self {
+        noted.steps.sort_by_key(|(number, ..)| *number);
+        let steps = noted.steps.into_iter();
         Graph {
+            steps: steps.map(|(_, stream, step)| (stream, step)).collect(),
             raw: Arc::new(raw),
+            proved: OnceLock::new(),
             arms: RecordedArms::new(noted.arms),
             epochs: noted.epochs,
             script: Script::new(noted.acts, |half| ids.iter().any(|(id, _)| *id == half)),
@@ -228,6 +237,9 @@ impl<'s, D: Device> Graph<'s, D> {
             unsafe { stream.raw().replay(others, &self.raw, times) }?;
             self.script.done(times);
             self.epochs.took(times);
+            if let Some(proved) = self.proved.get() {
+                stream.world().replayed(*proved, times);
+            }
             Ok(())
         })
     }

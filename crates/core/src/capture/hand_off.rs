@@ -11,8 +11,9 @@ use crate::error::Cause;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{RegionError, Rejected, Result};
+use crate::ground::fresh_id;
 use crate::myself::Act;
-use crate::stream::Stream;
+use crate::stream::{NotedStep, Stream};
 
 impl<'s, D: Device> Stream<'s, D> {
     /// Hands regions and window halves over to another stream. The later work of that stream comes after everything
@@ -95,7 +96,13 @@ impl<'s, D: Device> Stream<'s, D> {
             .and_then(|()| settle_tickets(&mut value, self, site))
             .and_then(|()| {
                 let event = self.raw().record()?;
-                Ok(to.raw().wait_event(&event)?)
+                to.raw().wait_event(&event)?;
+                if self.raw().capturing() {
+                    let number = fresh_id();
+                    self.note_step(NotedStep::Signal(number));
+                    to.note_step(NotedStep::Await(number));
+                }
+                Ok(())
             });
         if let Err(error) = handed {
             return Err(Rejected::new(error, value));

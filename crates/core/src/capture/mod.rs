@@ -36,6 +36,7 @@
 mod graph;
 mod hand_off;
 mod lent;
+mod proof;
 mod record;
 
 pub use crate::carry::{Carry, Visitor};

@@ -46,6 +46,7 @@ use crate::nic::Touch;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::{Stream, prepare_wait};
+use crate::verify::EpochCall;
 use crate::window::{BySlot, Inbox, Outbox, Window, check_op, try_exchange};
 
 /// The most bytes of a vector.
@@ -428,7 +429,7 @@ impl<'s, T: Arithmetic, D: Device> AllReduce<'s, T, D> {
             // before this batch on the stream waits for all ranks. So until a post behind this batch, only this batch
             // uses the buffers that the operands choose. `x` is a region of this stream, exclusively borrowed, and a
             // NIC's reads of it have been waited for.
-            Ok(unsafe { stream.raw().submit(&batch, site) }?)
+            unsafe { stream.submit(&batch, EpochCall::Reduce, site) }
         });
         combined.inspect_err(|error| inbox.revoke(error))
     }

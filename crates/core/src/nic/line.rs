@@ -145,10 +145,11 @@ impl NicLine {
         })
     }
 
-    /// The steps that fire the next program. No step that can block stands between them. So a stream that fails skips
+    /// The steps that fire the next program, which tells the peer this. No step that can block stands between them. So a stream that fails skips
     /// both and poisons the doorbell, or it skips neither.
-    pub(crate) fn ring(&self) -> impl Iterator<Item = Step> {
+    pub(crate) fn ring(&self, told: Tag) -> impl Iterator<Item = Step> {
         let add = Step::Add(Add {
+            tag: Some(told),
             word: self.doorbell,
             value: QUANTUM,
             bell: self.bell,
@@ -164,8 +165,9 @@ impl NicLine {
 
     /// One part of a ring, if rings come in [several parts](Self::chunks). Parts do not strike. No step that can block
     /// stands between the parts.
-    pub(crate) fn ring_part(&self, index: usize, parts: usize) -> Step {
+    pub(crate) fn ring_part(&self, index: usize, parts: usize, told: Tag) -> Step {
         Step::Add(Add {
+            tag: (index + 1 == parts).then_some(told),
             word: self.doorbell,
             value: part(index as u64, parts as u64),
             bell: self.bell,
@@ -186,6 +188,7 @@ impl NicLine {
     /// not poison it.
     pub(crate) fn issue(&self) -> Step {
         Step::Add(Add {
+            tag: None,
             word: self.issued,
             value: QUANTUM,
             bell: Ptr::NULL,

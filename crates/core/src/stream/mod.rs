@@ -28,6 +28,7 @@ mod make;
 mod noted;
 mod passed;
 mod queue;
+mod submit;
 mod throttle;
 mod tickets;
 
@@ -35,7 +36,7 @@ pub(crate) use arm::{Arm, RecordedArms};
 pub(crate) use arming::armed;
 pub(crate) use count::home_number;
 pub use make::StreamOptions;
-pub(crate) use noted::Noted;
+pub(crate) use noted::{Noted, NotedStep};
 pub use queue::{Stream, UnboundStream};
 pub(crate) use tickets::{prepare_wait, settle_all, wait_for};
 

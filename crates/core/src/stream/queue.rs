@@ -10,7 +10,7 @@ use tidegate_hal::process::Process;
 use tidegate_hal::site::CallSite;
 
 use super::arm::Arm;
-use super::noted::Noted;
+use super::noted::{Noted, NotedStep};
 use super::passed::Passed;
 use crate::epochs::Epochs;
 use crate::error::{CaptureError, Error, Result};
@@ -207,6 +207,12 @@ impl<'s, D: Device> Stream<'s, D> {
     /// Notes an epoch of each replay, while the stream is captured.
     pub(crate) fn note_epoch(&self, epochs: &Arc<Epochs>, members: Option<&[usize]>) {
         self.noted.0.borrow_mut().epochs.note(epochs, members);
+    }
+
+    /// Notes work of each replay, while the stream is captured.
+    pub(crate) fn note_step(&self, step: NotedStep) {
+        let number = fresh_id();
+        self.noted.0.borrow_mut().steps.push((number, 0, step));
     }
 
     /// Takes what was noted since the last call.

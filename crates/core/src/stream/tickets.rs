@@ -8,6 +8,7 @@ use tidegate_hal::site::CallSite;
 use super::queue::Stream;
 use crate::error::Result;
 use crate::nic::{NicLine, Tickets, Touch, waits};
+use crate::verify::EpochCall;
 
 impl Tickets {
     /// Enqueues the wait for the tickets that conflict with `touch`.
@@ -50,7 +51,7 @@ pub(crate) fn wait_for<D: Device>(
     }
     waits(lines).try_for_each(|wait| {
         // SAFETY: the words are valid, as promised where the waits were made, and a batch keeps its words alive.
-        Ok(unsafe { stream.raw().submit(&wait, site) }?)
+        unsafe { stream.submit(&wait, EpochCall::Tickets, site) }
     })
 }
 

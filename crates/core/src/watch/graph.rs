@@ -22,6 +22,7 @@ use crate::error::Cause;
 use crate::ground::shortened;
 use crate::half_kind::HalfKind;
 use crate::message::{Answer, At, Enqueued, Inside, Waiting};
+use crate::replays;
 use tidegate_boot::starter::in_words;
 
 /// The most bytes of a report.
@@ -90,6 +91,12 @@ pub(super) fn describe(
         text.say(rank, lines);
     }
     let mut text = text.end();
+    let runs = answers
+        .iter()
+        .map(|(rank, answer)| (*rank, &answer.replays));
+    if let Some(differ) = replays::differ(runs) {
+        writeln!(text, "  {differ}").expect(TEXT);
+    }
     graph.conclude(&mut text);
     text.truncate(text.trim_end().len());
     text

@@ -10,7 +10,7 @@ pub(super) const LINES: usize = 256 << 10;
 /// The most bytes about the cycles.
 pub(super) const CYCLES: usize = 64 << 10;
 /// The bytes that are always available, for the first line and for the counts of what does not fit.
-pub(super) const REST: usize = 1 << 10;
+pub(super) const REST: usize = 2 << 10;
 /// The most bytes of the note that some sentences about a rank do not fit.
 const LEFT_OUT: usize = 100;
 

@@ -24,6 +24,7 @@ use crate::myself::Act;
 use crate::nic::Touch;
 use crate::region::RegionBody;
 use crate::stream::Stream;
+use crate::verify::EpochCall;
 
 /// An epoch in which this rank accesses its targets' memory. It only notes operations; [`Access::complete`] enqueues
 /// them.
@@ -344,7 +345,14 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
             .plans
             .plan(&body.half, &body.edges, members, &body.touched)?;
         settle(stream, &body.touched, site)?;
-        submit_armed(stream, &[&plan.arms], &plan.batch, site)?;
+        submit_armed(
+            stream,
+            &[&plan.arms],
+            &plan.batch,
+            EpochCall::Complete,
+            site,
+        )?;
+        stream.note_unput(body.half.window.id, &plan.unput, site);
         body.half.window.waits_at(HalfKind::Outbox, site);
         body.half.epochs.took(stream, body.some());
         body.leave_tickets();

@@ -392,10 +392,16 @@ impl<D: Device> Meeting<D> {
             let early = u8::from(self.all[rank].buffers == 2);
             Arc::new(Myself::new(&self.watched, ids, home_number(stream), early))
         });
-        let half = |peers: Vec<Peer>, id| Half {
-            id,
+        let half = |peers: Vec<Peer>, kind: HalfKind, early| Half {
+            id: ids[kind as usize],
             declaration,
-            epochs: Epochs::new(self.watched.named(), peers.len(), mine.before),
+            epochs: Epochs::new(
+                self.watched.named(),
+                kind,
+                peers.iter().map(|peer| peer.rank).collect(),
+                mine.before,
+                early,
+            ),
             home: stream.raw().reclaim().clone(),
             world: world.clone(),
             window: self.watched.clone(),
@@ -404,7 +410,9 @@ impl<D: Device> Meeting<D> {
             peers,
             myself: myself.clone(),
         };
-        let (inbound, outbound) = (half(origins, ids[0]), half(targets, ids[1]));
+        let early = exposed_at_first::<K>(mine);
+        let inbound = half(origins, HalfKind::Inbox, early);
+        let outbound = half(targets, HalfKind::Outbox, 0);
 
         let entries = mine
             .inbound

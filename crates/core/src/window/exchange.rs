@@ -17,6 +17,7 @@ use crate::error::{Rejected, Result};
 use crate::half_kind::HalfKind;
 use crate::myself::{Act, Myself};
 use crate::stream::Stream;
+use crate::verify::EpochCall;
 
 /// The error of a refused [`try_exchange`], which contains the inbox and the epoch.
 ///
@@ -147,7 +148,9 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     }
     let (_, batch) = plan.exchange.as_ref().expect("it was just made");
     settle(stream, touched, site)?;
-    submit_armed(stream, &[inbox.arms(), &plan.arms], batch, site)?;
+    let arms = [inbox.arms(), &plan.arms];
+    submit_armed(stream, &arms, batch, EpochCall::Exchange, site)?;
+    stream.note_unput(half.window.id, &plan.unput, site);
     inbox.half.window.waits_at(HalfKind::Inbox, site);
     outbox.half.window.waits_at(HalfKind::Outbox, site);
     inbox.half.epochs.took(stream, None);

@@ -17,6 +17,7 @@ use crate::half_kind::HalfKind;
 use crate::myself::{Act, Myself};
 use crate::part::Members;
 use crate::stream::{Arm, Stream};
+use crate::verify::EpochCall;
 
 pub(super) struct InboxBody<D: Device> {
     pub(super) half: Half<D>,
@@ -63,7 +64,7 @@ impl<D: Device> HalfBody for InboxBody<D> {
 impl<D: Device> Epoch<D> {
     fn new(half: &Half<D>, group: u64, members: Vec<usize>) -> Result<Self> {
         let peers = || members.iter().map(|index| &half.peers[*index]);
-        let post = peers().map(signal_steps);
+        let post = peers().map(|peer| signal_steps(peer, half.window.id, Awaited::Exposure));
         let wait = peers().map(|peer| vec![wait_step(peer, half.window.id)]);
         let arms = signal_arms(half, peers())?;
         // SAFETY: all words lie in blocks that the half holds, and only this inbox's stream advances the operands. If
@@ -121,14 +122,20 @@ pub(super) fn signal_arms<'a, D: Device>(
 }
 
 /// The steps that signal a peer without data: tell an origin that the memory is exposed to it, say.
-pub(super) fn signal_steps(peer: &Peer) -> Vec<Step> {
+pub(super) fn signal_steps(peer: &Peer, window: WindowId, awaited: Awaited) -> Vec<Step> {
+    let told = Tag {
+        window: Some(window),
+        peer: peer.rank as u32,
+        awaited,
+    };
     match peer.link {
         Link::Mapped { word, bell } => vec![Step::Add(Add {
             word,
             value: QUANTUM,
             bell,
+            tag: Some(told),
         })],
-        Link::Nic(ref line) => line.ring().collect(),
+        Link::Nic(ref line) => line.ring(told).collect(),
     }
 }
 
@@ -216,10 +223,11 @@ impl<D: Device> InboxBody<D> {
         &self,
         stream: &Stream<'_, D>,
         batch: &Arc<Batch>,
+        call: EpochCall,
         site: CallSite,
     ) -> Result<()> {
         self.half.epochs.enqueue(stream, self.some(), || {
-            submit_armed(stream, &[self.arms()], batch, site)
+            submit_armed(stream, &[self.arms()], batch, call, site)
         })
     }
 
@@ -232,7 +240,8 @@ impl<D: Device> InboxBody<D> {
     pub(super) fn expose(&mut self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
         self.epochs[self.current].join();
         let whole = self.epochs[self.current].whole.as_ref();
-        self.submit(stream, whole.expect("it was just made"), site)?;
+        let whole = whole.expect("it was just made");
+        self.submit(stream, whole, EpochCall::Expose, site)?;
         self.half.window.waits_at(HalfKind::Inbox, site);
         Ok(())
     }
@@ -304,7 +313,7 @@ impl<D: Device> InboxBody<D> {
 
     /// Enqueues the wait of the open epoch.
     pub(super) fn wait(&mut self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
-        submit(stream, self.wait_batch(), site)?;
+        submit(stream, self.wait_batch(), EpochCall::Wait, site)?;
         self.half.window.waits_at(HalfKind::Inbox, site);
         self.done(stream, &[Act::Wait]);
         self.passed_at(stream.raw().mark());

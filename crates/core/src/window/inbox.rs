@@ -19,6 +19,7 @@ use crate::error::{Error, Rejected, Result, WindowName};
 use crate::half_kind::HalfKind;
 use crate::myself::Act;
 use crate::stream::Stream;
+use crate::verify::EpochCall;
 
 /// The target's half of a window: the memory that others put into, at a time when nobody puts. It is at home on stream
 /// `'s`.
@@ -268,7 +269,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
             .half
             .ready(stream)
             .and_then(|()| body.choose(group))
-            .and_then(|()| body.submit(stream, body.post_batch(), site));
+            .and_then(|()| body.submit(stream, body.post_batch(), EpochCall::Post, site));
         match posted {
             Ok(()) => {
                 body.done(stream, &[Act::Post]);

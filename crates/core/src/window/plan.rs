@@ -15,10 +15,11 @@ use super::note::{Draft, Lanes, Note, What, lower_note, parts};
 use super::programs::programs;
 use super::stages::{cut, stages};
 use super::{Half, Link};
-use crate::error::{EpochError, Error, Result, push};
+use crate::error::{EpochError, Error, Result, SlotName, push};
 use crate::ground::visited;
 use crate::layout::Layout;
 use crate::stream::{Arm, Stream, armed};
+use crate::verify::EpochCall;
 
 /// How many different epochs an outbox remembers.
 const PLANS: usize = 8;
@@ -31,6 +32,8 @@ pub(super) struct Plan<D: Device> {
     pub(super) batch: Arc<Batch>,
     /// The programs that the NIC is armed with before the batch is submitted.
     pub(super) arms: Vec<Arm<D>>,
+    /// The slots of the targets that the epoch does not put.
+    pub(super) unput: Arc<[SlotName]>,
     /// The batch joined with the post and wait of an exposure epoch, which the key identifies.
     pub(super) exchange: Option<((u64, u64), Arc<Batch>)>,
 }
@@ -140,6 +143,7 @@ impl<D: Device> Plans<D> {
         validate(half, edges, members, &self.notes, &lanes)?;
         let arms = programs(half, edges, members, &lanes, touched)?;
         let batch = Arc::new(lower(half, edges, members, &lanes));
+        let unput = unput(edges, members, &self.notes);
         if self.plans.len() == PLANS {
             // The queue keeps the batch if some of its work is still to be carried out.
             self.plans.remove(0);
@@ -149,6 +153,7 @@ impl<D: Device> Plans<D> {
             notes: self.notes.clone(),
             batch,
             arms,
+            unput,
             exchange: None,
         });
         let last = self.plans.len() - 1;
@@ -228,6 +233,17 @@ fn validate<D: Device>(
     Ok(())
 }
 
+/// The slots of the members that no note writes.
+fn unput<D: Device>(edges: &[Edge], members: &[usize], notes: &[Note<D>]) -> Arc<[SlotName]> {
+    let mut put: Vec<u32> = notes.iter().map(|note| note.edge).collect();
+    put.sort_unstable();
+    let edges = (0..).zip(edges).filter(|(number, edge)| {
+        let is_slot = edge.name.what == "slot";
+        is_slot && members.binary_search(&edge.lane).is_ok() && put.binary_search(number).is_err()
+    });
+    edges.map(|(_, edge)| (*edge.name).clone()).collect()
+}
+
 fn is_atomic(what: What) -> bool {
     match what {
         What::Put | What::PutCounted { .. } | What::Get => false,
@@ -259,6 +275,10 @@ fn lower<D: Device>(
                 peer: peer.rank as u32,
                 awaited: Awaited::Exposure,
             };
+            let told = Tag {
+                awaited: Awaited::Completion,
+                ..tag
+            };
             let wait = Wait {
                 word: peer.word,
                 operand: peer.operand,
@@ -275,6 +295,7 @@ fn lower<D: Device>(
                         word: *word,
                         value: QUANTUM,
                         bell: *bell,
+                        tag: Some(told),
                     };
                     steps.push(wait);
                     let notes = by_lane.notes(lane);
@@ -307,14 +328,14 @@ fn lower<D: Device>(
                             Step::Move(cut(whole, piece))
                         }));
                         match stages.len() {
-                            1 => steps.extend(line.ring()),
-                            parts => steps.push(line.ring_part(index, parts)),
+                            1 => steps.extend(line.ring(told)),
+                            parts => steps.push(line.ring_part(index, parts, told)),
                         }
                     }
                 }
                 Link::Nic(line) => {
                     steps.extend([wait, line.issue()]);
-                    steps.extend(line.ring());
+                    steps.extend(line.ring(told));
                 }
             }
             steps
@@ -339,12 +360,13 @@ pub(super) fn submit_armed<D: Device>(
     stream: &Stream<'_, D>,
     arms: &[&[Arm<D>]],
     batch: &Arc<Batch>,
+    call: EpochCall,
     site: CallSite,
 ) -> Result<()> {
     if arms.iter().all(|set| set.is_empty()) {
-        submit(stream, batch, site)
+        submit(stream, batch, call, site)
     } else {
-        armed(stream, arms, batch, || submit(stream, batch, site))
+        armed(stream, arms, batch, || submit(stream, batch, call, site))
     }
 }
 
@@ -352,13 +374,12 @@ pub(super) fn submit_armed<D: Device>(
 pub(super) fn submit<D: Device>(
     stream: &Stream<'_, D>,
     batch: &Arc<Batch>,
+    call: EpochCall,
     site: CallSite,
 ) -> Result<()> {
-    use tidegate_hal::device::Stream as _;
     // SAFETY: the batches of a half are made in this folder. Words, bells and peers' memory lie in blocks that the half
     // holds, and that are retired in stream order. Sources and results are regions of this stream, which are retired in
     // stream order, too. The batch keeps index tables. Epochs order the accesses of other ranks, and slots, ranges or
     // atomicity keep origins apart.
-    unsafe { stream.raw().submit(batch, site) }?;
-    Ok(())
+    unsafe { stream.submit(batch, call, site) }
 }

@@ -20,6 +20,7 @@ use crate::epochs::Epochs;
 use crate::error::Result;
 use crate::half_kind::HalfKind;
 use crate::stream::{Arm, Stream};
+use crate::verify::EpochCall;
 use crate::world::Watched;
 
 /// All rounds of a barrier, as one lane of one batch.
@@ -45,7 +46,7 @@ impl<D: Device> Rounds<D> {
         for step in rounds(ranks) {
             let target = &outbound.peers[index_of((rank + step) % ranks, &targets)];
             let origin = &inbound.peers[index_of((rank + ranks - step) % ranks, &origins)];
-            steps.extend(signal_steps(target));
+            steps.extend(signal_steps(target, outbound.window.id, Awaited::Barrier));
             let tag = Tag {
                 window: Some(inbound.window.id),
                 peer: origin.rank as u32,
@@ -80,7 +81,7 @@ impl<D: Device> Rounds<D> {
     pub(crate) fn submit(&self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
         self.window.waits_at(HalfKind::Inbox, site);
         self.epochs.enqueue(stream, None, || {
-            submit_armed(stream, &[&self.arms], &self.batch, site)
+            submit_armed(stream, &[&self.arms], &self.batch, EpochCall::Barrier, site)
         })
     }
 }

@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use tidegate_hal::control::{Control, PANICKED};
 use tidegate_hal::device::{Device, StreamName};
+use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::process::Process;
+use tidegate_hal::site::CallSite;
 
 use super::known::Known;
 use super::progress::Progress;
 use crate::error::{Cause, Error, Result};
 use crate::ground::{ReclaimOf, lock};
 use crate::nic::{Attached, Chunks, Route};
+use crate::replays::{Proved, Replays};
 use crate::watch::Watch;
 
 /// One rank's view of the job.
@@ -68,6 +71,8 @@ pub(crate) struct Inner<D: Device> {
     /// How far that thread has come.
     pub(super) progress: Mutex<Progress>,
     pub(super) watch: Watch,
+    /// The proved recordings that the program has replayed.
+    pub(super) replays: Mutex<Replays>,
     pub(super) nic: Option<Attached<D>>,
     pub(super) route: Route,
     pub(super) staged: bool,
@@ -326,6 +331,21 @@ impl<D: Device> World<D> {
     }
 
     /// A reference for those that must not keep the rank in the job.
+    /// Gives a recording that all ranks have proved a number, which is the same on all of them.
+    pub(crate) fn proved(&self, site: CallSite) -> Proved {
+        lock(&self.inner.replays).proved(site)
+    }
+
+    /// Notes replays of a proved recording.
+    pub(crate) fn replayed(&self, recording: Proved, times: u64) {
+        lock(&self.inner.replays).note(recording, times);
+    }
+
+    /// The name of a window.
+    pub(crate) fn window_name(&self, id: WindowId) -> Arc<str> {
+        self.inner.window(id).0
+    }
+
     pub(crate) fn downgrade(&self) -> Weak<Inner<D>> {
         Arc::downgrade(&self.inner.0)
     }

@@ -289,6 +289,7 @@ impl<D: Device> World<D> {
             alone: Mutex::new(()),
             progress: Mutex::default(),
             watch: Watch::default(),
+            replays: Mutex::default(),
             nic,
             route: options.route.unwrap_or_default(),
             staged,

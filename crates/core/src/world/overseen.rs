@@ -17,6 +17,7 @@ use crate::error::Cause;
 use crate::ground::{ReclaimOf, lock};
 use crate::half_kind::HalfKind;
 use crate::message::Inside;
+use crate::replays::Runs;
 use crate::watch::{Overseen, Watch};
 
 impl<D: Device> Inner<D> {
@@ -99,6 +100,10 @@ impl<D: Device> Overseen for Inner<D> {
 
     fn window_name(&self, id: WindowId) -> Arc<str> {
         self.window(id).0
+    }
+
+    fn replays(&self) -> Runs {
+        lock(&self.replays).runs()
     }
 
     fn last_wait(&self, tag: Tag) -> Option<(CallSite, bool)> {

@@ -244,6 +244,7 @@ pub(crate) fn take_apart(
         let (window, peer) = whose.unwrap_or((None, 0));
         let go = words.iter().map(|words| {
             Step::Add(Add {
+                tag: None,
                 word: words.go,
                 value: QUANTUM,
                 // The word has no bell, so a stream that fails does not poison it, and the courier stays.

@@ -311,6 +311,7 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
     known.allocated(0x1000, 0x100, true);
     assert_eq!(value(&known, &one), Some(QUANTUM));
     let own = Step::Add(Add {
+        tag: None,
         word: ptr(0x1008),
         value: QUANTUM,
         bell: Ptr::NULL,

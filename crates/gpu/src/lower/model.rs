@@ -41,6 +41,7 @@ pub(super) fn wait(word: u64) -> Step {
 
 pub(super) fn add(word: u64) -> Step {
     Step::Add(Add {
+        tag: None,
         word: ptr(word),
         value: QUANTUM,
         bell: ptr(64),

@@ -23,6 +23,7 @@ fn wait(word: usize) -> Step {
 
 fn add(word: usize) -> Step {
     Step::Add(Add {
+        tag: None,
         word: ptr(word),
         value: QUANTUM,
         bell: ptr(64),
@@ -189,6 +190,7 @@ fn a_word_of_the_host_is_counted_on_the_device() {
     assert_eq!(kinds, [(false, 0), (true, HOST as u64 + COUNTS)]);
     // Several blocks count together in quanta; a value that is not a multiple is counted by one team.
     let odd = Step::Add(Add {
+        tag: None,
         word: ptr(HOST),
         value: QUANTUM + 1,
         bell: Ptr::NULL,
@@ -204,6 +206,7 @@ fn a_lane_that_rings_in_parts_has_one_block() {
     let parts = |doubles: usize, parts: u64| {
         let part = |index| {
             Step::Add(Add {
+                tag: None,
                 word: ptr(HOST),
                 value: tidegate_hal::nic::part(index, parts),
                 bell: ptr(64),
@@ -353,6 +356,7 @@ fn many_lanes_share_blocks() {
 #[test]
 fn an_add_that_is_too_small_to_be_parted_has_one_team() {
     let small = Step::Add(Add {
+        tag: None,
         word: ptr(0x3000),
         value: MOST_BLOCKS * PART - 1,
         bell: Ptr::NULL,

@@ -91,6 +91,7 @@ impl Bench {
 
     fn add(&self, number: usize) -> Step {
         Step::Add(Add {
+            tag: None,
             word: self.word(number),
             value: QUANTUM,
             bell: Ptr::NULL,

@@ -271,6 +271,7 @@ pub(crate) fn at<T>(place: &T) -> Ptr {
 
 pub(crate) fn add(word: &Word, bell: Option<&Bell>) -> Step {
     Step::Add(Add {
+        tag: None,
         word: at(word),
         value: QUANTUM,
         bell: bell.map_or(Ptr::NULL, at),
@@ -280,6 +281,7 @@ pub(crate) fn add(word: &Word, bell: Option<&Bell>) -> Step {
 /// An add of a part of the quantum.
 pub(crate) fn add_value(word: &Word, value: u64, bell: &Bell) -> Step {
     Step::Add(Add {
+        tag: None,
         word: at(word),
         value,
         bell: at(bell),

@@ -1,6 +1,6 @@
 //! Registers of NICs: streams store to them after each ring if their device can reach them, and not otherwise.
 
-use tidegate_hal::batch::Step;
+use tidegate_hal::batch::{Awaited, Step, Tag};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::*;
@@ -160,7 +160,12 @@ fn epochs<D: Device>() -> Vec<(bool, [u64; 3])> {
                 let tickets = src.body.outstanding().unwrap();
                 tickets.gather(Touch::Write, &mut lines);
                 // There is one store after the ring, if there is any. A second one would overwrite it.
-                let ring: Vec<_> = lines[0].ring().collect();
+                let tag = Tag {
+                    window: None,
+                    peer: 1,
+                    awaited: Awaited::Completion,
+                };
+                let ring: Vec<_> = lines[0].ring(tag).collect();
                 let to = Ptr(mine.register.as_ptr().cast());
                 match ring[..] {
                     [Step::Add(_)] => assert!(!mine.heard.load(Ordering::SeqCst)),

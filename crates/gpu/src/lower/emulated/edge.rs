@@ -195,6 +195,7 @@ impl Edge {
     /// A part of its ring, or the whole ring.
     pub(super) fn ring(&self, index: usize, bell: Ptr) -> Step {
         Step::Add(Add {
+            tag: None,
             word: self.done.0,
             value: part(index as u64, self.parts.len() as u64 + 1),
             bell,

@@ -247,6 +247,7 @@ impl Maker<'_> {
     fn add(&mut self) -> Step {
         let value = self.rng.of(&[QUANTUM, QUANTUM, QUANTUM, 1, 300]);
         Step::Add(Add {
+            tag: None,
             word: self.arena.word(0),
             value,
             // No stream waits for such a small add.

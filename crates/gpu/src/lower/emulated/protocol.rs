@@ -190,6 +190,7 @@ impl Job {
             .map(|rank| {
                 let post = edges.iter().filter(|edge| edge.target == rank).map(|edge| {
                     vec![Step::Add(Add {
+                        tag: None,
                         word: edge.exposed.0,
                         value: QUANTUM,
                         bell: bell_ptr,
@@ -252,6 +253,7 @@ impl Job {
                 for round in 0..rounds {
                     let to = (rank + (1 << round)) % ranks;
                     steps.push(Step::Add(Add {
+                        tag: None,
                         word: barrier[to * rounds + round].0,
                         value: QUANTUM,
                         bell: bell_ptr,

@@ -30,6 +30,7 @@ pub(super) fn wait(word: Ptr, operand: Ptr, quantum: u64, peer: u32) -> Step {
 
 pub(super) fn add(word: Ptr, bell: Ptr) -> Step {
     Step::Add(Add {
+        tag: None,
         word,
         value: QUANTUM,
         bell,

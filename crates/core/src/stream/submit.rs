@@ -1,0 +1,44 @@
+//! Submitting a batch: the one way by which messaging comes to a stream.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::Batch;
+use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::ids::WindowId;
+use tidegate_hal::site::CallSite;
+
+use super::noted::NotedStep;
+use super::queue::Stream;
+use crate::error::{Result, SlotName};
+use crate::verify::EpochCall;
+
+impl<D: Device> Stream<'_, D> {
+    /// Submits a batch. `call` is what the program called, and `site` the place of the call. If the stream is captured,
+    /// the batch is noted for [`verify`](crate::verify).
+    ///
+    /// # Safety
+    ///
+    /// The promises of [`Batch::new`] hold until the stream has passed the batch, and at each replay if it is recorded.
+    #[inline]
+    pub(crate) unsafe fn submit(
+        &self,
+        batch: &Arc<Batch>,
+        call: EpochCall,
+        site: CallSite,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.raw().submit(batch, site) }?;
+        if self.raw().capturing() {
+            self.note_step(NotedStep::Batch(batch.clone(), call, site));
+        }
+        Ok(())
+    }
+
+    /// Notes the slots that a submitted epoch leaves as they were, if the stream is captured.
+    #[inline]
+    pub(crate) fn note_unput(&self, window: WindowId, slots: &Arc<[SlotName]>, site: CallSite) {
+        if self.raw().capturing() && !slots.is_empty() {
+            self.note_step(NotedStep::Unput(window, slots.clone(), site));
+        }
+    }
+}

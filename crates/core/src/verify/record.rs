@@ -1,0 +1,149 @@
+//! What one rank tells the others of a recording.
+
+use serde::{Deserialize, Serialize};
+use tidegate_hal::batch::Awaited;
+use tidegate_hal::ids::WindowId;
+
+/// The recorded steps of one rank, and how far its epochs had come before the first replay.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// The names of the streams.
+    pub(crate) streams: Vec<String>,
+    /// The names of the windows.
+    pub(crate) windows: Vec<(WindowId, String)>,
+    /// The lines of the program that made the calls.
+    pub(crate) sites: Vec<String>,
+    /// The work of all streams, in the order of the calls.
+    pub(crate) items: Vec<Item>,
+    /// The epochs of each half before the first replay.
+    pub(crate) before: Vec<Before>,
+    /// The slots that an epoch of the recording does not put.
+    pub(crate) unput: Vec<NotPut>,
+    /// Why nothing can be proved, for a reason that only this rank knows.
+    pub(crate) doubt: Option<String>,
+}
+
+/// One piece of work of a stream.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Item {
+    /// The index of its stream.
+    pub(crate) stream: u32,
+    pub(crate) work: Work,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Work {
+    /// A batch: its lanes begin together, and it is over when all of them are.
+    Batch {
+        call: EpochCall,
+        /// The index of the line that made the call.
+        site: u32,
+        lanes: Vec<Vec<Op>>,
+    },
+    /// Another stream may go on from here: the hand-off with this number.
+    Signal(u64),
+    /// Waits for that hand-off.
+    Await(u64),
+}
+
+/// A step of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Op {
+    pub(crate) act: Act,
+    /// The index of the window.
+    pub(crate) window: u32,
+    /// The rank that waits for an add, or that makes the awaited add.
+    pub(crate) peer: u32,
+    /// What the waiting rank awaits.
+    pub(crate) awaited: Signal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Act {
+    Add,
+    Wait,
+}
+
+/// The calls whose batches ranks wait for each other in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum EpochCall {
+    Post,
+    Complete,
+    Wait,
+    Expose,
+    Exchange,
+    Barrier,
+    /// The sum of an all-reduce, after its exchange.
+    Reduce,
+    /// A wait for operations of this rank's NIC.
+    Tickets,
+}
+
+impl std::fmt::Display for EpochCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            EpochCall::Post => "post",
+            EpochCall::Complete => "complete",
+            EpochCall::Wait => "wait",
+            EpochCall::Expose => "expose",
+            EpochCall::Exchange => "exchange",
+            EpochCall::Barrier => "barrier",
+            EpochCall::Reduce => "all-reduce",
+            EpochCall::Tickets => "wait for the NIC",
+        })
+    }
+}
+
+/// What one rank tells another on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Signal {
+    /// A target has posted: its memory is exposed to the origin.
+    Post,
+    /// An origin has completed: its data is there.
+    Complete,
+    /// A rank has come to a barrier.
+    Arrive,
+}
+
+impl Signal {
+    /// The signal that is awaited, if a peer's stream gives it.
+    pub(crate) fn of(awaited: Awaited) -> Option<Self> {
+        match awaited {
+            Awaited::Exposure => Some(Signal::Post),
+            Awaited::Completion => Some(Signal::Complete),
+            Awaited::Barrier => Some(Signal::Arrive),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Signal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Signal::Post => "post",
+            Signal::Complete => "complete",
+            Signal::Arrive => "arrive",
+        })
+    }
+}
+
+/// The epochs of one half with one peer before the first replay.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Before {
+    /// The index of the window.
+    pub(crate) window: u32,
+    pub(crate) peer: u32,
+    /// The signals that this rank has given the peer, the exposures at first included.
+    pub(crate) given: Signal,
+    pub(crate) count: u64,
+    /// For an inbox: the epochs that it waited for.
+    pub(crate) waited: Option<u64>,
+}
+
+/// Slots that an epoch leaves as they were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NotPut {
+    pub(crate) window: u32,
+    pub(crate) slots: Vec<String>,
+    pub(crate) site: u32,
+}
