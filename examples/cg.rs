@@ -161,6 +161,7 @@ fn main() -> Result<()> {
 
     let rows = Arc::new(piece.rows); // shared with the kernel that multiplies, which is recorded with it
     let (graph, mut c) = s.capture(c, |s, c| iterate(s, &rows, &lists, c))?;
+    graph.verify(&s)?.proof()?;
     let mut iterations = 0;
     loop {
         c = graph.replay(&s, c, LOOK)?;

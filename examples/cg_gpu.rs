@@ -214,6 +214,7 @@ fn run() -> Result<()> {
     };
 
     let (graph, mut c) = s.capture(c, |s, c| iterate(s, &kernels, &lists, c))?;
+    graph.verify(&s)?.proof()?;
     let (mut iterations, begin) = (0, Instant::now());
     loop {
         c = graph.replay(&s, c, LOOK)?;

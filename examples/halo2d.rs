@@ -96,6 +96,7 @@ fn main() -> Result<()> {
     let (graph, back) = s.capture(j, |s, j| {
         half(s, &block, &edges, half(s, &block, &edges, j)?)
     })?;
+    graph.verify(&s)?.proof()?;
     j = back;
     let mut sweeps = 0;
     let error = loop {

@@ -143,6 +143,7 @@ fn run() -> Result<()> {
     // A step that returns its arrays swapped could not be replayed (capture would say so). So two sweeps are recorded,
     // after which everything is in its place again.
     let (graph, back) = s.capture(j, |s, j| half(s, &plan, half(s, &plan, j)?))?;
+    graph.verify(&s)?.proof()?;
     j = back;
     let mut sweeps = 0;
     let error = loop {

@@ -66,6 +66,7 @@ fn main() -> Result<()> {
     };
 
     let (graph, ring) = s.capture(ring, step)?; // records, executes nothing
+    graph.verify(&s)?.proof()?; // on all ranks: no number of replays waits for ever
     let ring = graph.replay(&s, ring, 1_000)?; // and eager steps may go between replays:
     let ring = step(&s, ring)?;
 

@@ -106,6 +106,7 @@ fn run() -> Result<()> {
     };
 
     let (graph, ring) = s.capture(ring, |s, ring| step(&kernels, s, ring))?; // a graph of the driver
+    graph.verify(&s)?.proof()?; // on all ranks: no number of replays waits for ever
     let ring = graph.replay(&s, ring, 1_000)?; // and eager steps may go between replays:
     let ring = step(&kernels, &s, ring)?;
 

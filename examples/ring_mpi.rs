@@ -68,6 +68,7 @@ fn main() -> Result<()> {
     };
 
     let (graph, ring) = s.capture(ring, step)?;
+    graph.verify(&s)?.proof()?;
     let ring = graph.replay(&s, ring, STEPS)?;
     let src = ring.src.into_host(&s)?; // the one synchronisation
 

@@ -33,6 +33,7 @@ pages! {
     nodes = "nodes.md";
     clusters = "clusters.md";
     environment = "environment.md";
+    verify = "verify.md";
     troubleshooting = "troubleshooting.md";
     internals = "internals.md";
 }

@@ -96,6 +96,7 @@ pub(crate) fn run() -> Result<()> {
         heat.largest.max(s, &mut heat.change)?;
         Ok(heat)
     })?;
+    graph.verify(&s)?.proof()?;
 
     let mut steps = 0;
     let last = loop {

@@ -83,6 +83,7 @@ pub(crate) fn run() -> Result<()> {
         swarm.total.sum(s, &mut swarm.sums)?;
         Ok(swarm)
     })?;
+    graph.verify(&s)?.proof()?;
 
     let all = [PARTICLES as u64, (0..PARTICLES as u64).sum()];
     for _ in 0..STEPS / LOOK {

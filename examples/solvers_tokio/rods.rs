@@ -95,6 +95,7 @@ async fn solve(
     let (graph, mut rod) = s.capture(rod, |s, rod| {
         rod.step(s, &kernels, flow)?.step(s, &kernels, flow)
     })?;
+    graph.verify(&s)?.proof()?;
     let _ = turn.ready.send(()); // nobody listens any more if another solver has failed
     turn.start
         .changed()

@@ -78,17 +78,10 @@ fn cycle(verdict: Verdict) -> Vec<(usize, String)> {
 /// The window, the signal, and how often it comes and is waited for.
 fn unbalanced(verdict: Verdict) -> (String, Signal, usize, usize) {
     let text = verdict.to_string();
-    let Verdict::Refused(Flaw::Unbalanced {
-        name,
-        signal,
-        adds,
-        waits,
-        ..
-    }) = verdict
-    else {
+    let Verdict::Refused(Flaw::Unbalanced(it)) = verdict else {
         panic!("{text}");
     };
-    (name, signal, adds, waits)
+    (it.name, it.signal, it.adds, it.waits)
 }
 
 /// A step of two ranks that put to each other. What a rank does with the halves may depend on the rank.

@@ -122,6 +122,23 @@ fn solvers_tokio() {
     }
 }
 
+#[test]
+fn verify() {
+    for ranks in SIZES {
+        let texts = run("verify", ranks);
+        let (refused, proved) = texts[0].split_once("\nevery number").expect(&texts[0]);
+        let never = "to post (window `ring`) once, and rank ";
+        assert!(
+            refused.contains(never) && refused.contains("examples/verify.rs:"),
+            "{refused}"
+        );
+        let steps = 4 * ranks;
+        let ends = format!(" of replays ends ({steps} waits and signals of {ranks} ranks)\n");
+        assert_eq!(proved, ends);
+        assert!(texts[1..].iter().all(String::is_empty));
+    }
+}
+
 /// The output does not depend on how the ranks reach each other.
 #[test]
 fn between_two_nodes() {

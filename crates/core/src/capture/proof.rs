@@ -33,7 +33,14 @@ impl<'s, D: Device> Graph<'s, D> {
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut window = SlotWindow::<f64>::new("halo");
+    /// # let other = 1 - world.rank();
+    /// # window.slot_from(other, 0, 4);
+    /// # let to = window.slot_to(other, 0);
+    /// # let (inbox, outbox) = window.open(&s)?;
+    /// # let src = Region::from_slice(&world, &[1.0; 4])?.on(&s)?;
     /// let (graph, _) = s.capture((inbox, outbox, src), |s, (inbox, outbox, src)| {
     ///     let exposed = inbox.post(s)?;
     ///     let mut epoch = outbox.start();
@@ -41,7 +48,7 @@ impl<'s, D: Device> Graph<'s, D> {
     ///     let outbox = epoch.complete(s)?;
     ///     Ok((exposed.wait(s)?, outbox, src))
     /// })?;
-    /// let proof = graph.verify(s)?.proof()?; // if `complete` stood before `post`, this would name both
+    /// let proof = graph.verify(&s)?.proof()?; // if `complete` stood before `post`, this would name both
     /// assert!(proof.unput.is_empty());
     /// # Ok(()) });
     /// ```

@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use super::record::{Act, Before, EpochCall, Op, Record, Signal, Work};
-use super::{CycleWait, Doubt, Flaw, Proof, RankCall, Unput, Verdict};
+use super::verdict::{CycleWait, Doubt, Flaw, Proof, RankCall, Unbalanced, Unput, Verdict};
 
 /// A word: one rank adds to it, and another (or the same) waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -179,24 +179,26 @@ impl Net {
 
     /// Checks that one replay restores the marking. If so, notes which wait comes after which add.
     fn balance(&mut self, all: &[Record]) -> Option<Verdict> {
-        for (word, uses) in &self.words {
-            if uses.adds.len() != uses.waits.len() {
-                let place = |nodes: &[Node]| {
-                    let node = *nodes.first()?;
-                    Some(call_of(&self.labels[node as usize], all))
-                };
-                return Some(Verdict::Refused(Flaw::Unbalanced {
-                    window: word.window,
-                    name: name(word, all),
-                    adder: word.adder as usize,
-                    waiter: word.waiter as usize,
-                    signal: word.signal,
-                    adds: uses.adds.len(),
-                    waits: uses.waits.len(),
-                    add: place(&uses.adds),
-                    wait: place(&uses.waits),
-                }));
-            }
+        // A wait that lacks its signal shows best what is wrong.
+        let differs = |(_, uses): &(_, &Uses)| uses.adds.len() != uses.waits.len();
+        let wrong = self.words.iter().filter(differs);
+        let wrong = wrong.max_by_key(|(_, uses)| uses.adds.len() < uses.waits.len());
+        if let Some((word, uses)) = wrong {
+            let place = |nodes: &[Node]| {
+                let node = *nodes.first()?;
+                Some(call_of(&self.labels[node as usize], all))
+            };
+            return Some(Verdict::Refused(Flaw::Unbalanced(Box::new(Unbalanced {
+                window: word.window,
+                name: name(word, all),
+                adder: word.adder as usize,
+                waiter: word.waiter as usize,
+                signal: word.signal,
+                adds: uses.adds.len(),
+                waits: uses.waits.len(),
+                add: place(&uses.adds),
+                wait: place(&uses.waits),
+            }))));
         }
         for (word, uses) in &self.words {
             let Ok(ahead) = usize::try_from(uses.marking) else {

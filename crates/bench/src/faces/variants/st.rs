@@ -234,6 +234,7 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
                     kit.0
                         .recorded(|| Ok(shares(kit, s, None, form, (lent, None))?.0))
                 })?;
+                graph.verify(s)?.proof()?;
                 self.recorded = Some(Recorded::One(graph));
                 (here, None)
             }
@@ -241,6 +242,7 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
                 let (graph, lent) = s.capture_with(side, lent, |s, side, lent| {
                     kit.0.recorded(|| shares(kit, s, Some(side), form, lent))
                 })?;
+                graph.verify(s, side)?.proof()?;
                 self.recorded = Some(Recorded::Two(graph));
                 lent
             }

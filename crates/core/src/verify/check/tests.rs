@@ -8,6 +8,7 @@ use super::super::record::{Act, Before, EpochCall, Item, Op, Record, Signal, Wor
 use super::*;
 
 #[path = "../../../../../tests/common/random.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod random;
 use random::Rng;
 
@@ -452,4 +453,75 @@ fn the_verdict_on_2000_random_steps_is_that_of_all_their_schedules() {
         proved >= 600 && refused >= 600 && unknown <= 200,
         "{counts:?}"
     );
+}
+
+/// A step of many ranks: each exchanges with its neighbours in a torus, 26 of them as in Faces, and sums over all.
+fn torus(side: u32, epochs: usize) -> Vec<Record> {
+    let ranks = side * side * side;
+    let place = |rank: u32| [rank % side, rank / side % side, rank / side / side];
+    let neighbours = |rank: u32| {
+        let at = place(rank);
+        let mut all = Vec::new();
+        for offset in 0..27 {
+            let to = [offset % 3, offset / 3 % 3, offset / 9];
+            let [x, y, z] = [0, 1, 2].map(|axis| (at[axis] + to[axis] + side - 1) % side);
+            all.push(x + side * (y + side * z));
+        }
+        all.sort_unstable();
+        all.dedup();
+        all.retain(|other| *other != rank);
+        all
+    };
+    let of = |rank: u32| {
+        let mut record = Record {
+            streams: vec!["s".into()],
+            windows: vec![(window(0), "halo".into())],
+            sites: vec!["src/main.rs:1:1".into()],
+            ..Record::default()
+        };
+        for _ in 0..epochs {
+            let peers = neighbours(rank);
+            let post = peers
+                .iter()
+                .map(|peer| vec![op(Act::Add, 0, *peer, Signal::Post)]);
+            let complete = peers.iter().map(|peer| {
+                let wait = op(Act::Wait, 0, *peer, Signal::Post);
+                vec![wait, op(Act::Add, 0, *peer, Signal::Complete)]
+            });
+            let wait = peers
+                .iter()
+                .map(|peer| vec![op(Act::Wait, 0, *peer, Signal::Complete)]);
+            let lanes = post.chain(complete).chain(wait).collect();
+            let (call, site) = (EpochCall::Exchange, 0);
+            let work = Work::Batch { call, site, lanes };
+            record.items.push(Item { stream: 0, work });
+        }
+        record
+    };
+    (0..ranks).map(of).collect()
+}
+
+/// About 200 steps for each of 1,000 ranks. Run it in a release build: it prints how long the check takes, and how much
+/// is gathered.
+#[test]
+#[ignore = "it prints a time: `cargo test --release -p tidegate-core --lib verify -- --ignored --nocapture`"]
+fn time_of_a_thousand_ranks() {
+    for side in [2, 10] {
+        let all = torus(side, 2);
+        let bytes: Vec<_> = all
+            .iter()
+            .map(|record| postcard::to_stdvec(record).unwrap())
+            .collect();
+        let begin = std::time::Instant::now();
+        let verdict = super::super::verdict(&bytes).unwrap();
+        let took = begin.elapsed();
+        let Verdict::Proved(proof) = verdict else {
+            panic!("{verdict}");
+        };
+        let (ranks, gathered) = (all.len(), bytes.iter().map(Vec::len).sum::<usize>());
+        println!(
+            "{ranks} ranks, {} steps, {gathered} bytes gathered: {took:?}",
+            proof.steps
+        );
+    }
 }
