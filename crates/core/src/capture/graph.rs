@@ -40,7 +40,7 @@ pub(super) type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::St
 pub struct Graph<'s, D: Device> {
     raw: Arc<RawGraph<D>>,
     /// The NIC's programs, which must be armed for each replay.
-    pub(super) arms: RecordedArms<D>,
+    arms: RecordedArms<D>,
     /// What each replay does towards this rank itself.
     script: Script<D>,
     /// The epochs of each replay.

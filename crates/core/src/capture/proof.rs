@@ -71,7 +71,6 @@ impl<'s, D: Device> Graph<'s, D> {
             builder.step(*stream, step);
         }
         self.epochs.halves().for_each(|half| builder.half(half));
-        builder.record.doubt = self.arms.doubt(world);
         let bytes = postcard::to_stdvec(&builder.record).expect("plain data can be encoded");
         let verdict = verdict(&world.all_gather("verifying a recording", bytes)?)?;
         if matches!(verdict, Verdict::Proved(_)) {

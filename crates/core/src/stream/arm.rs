@@ -6,7 +6,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::nic::Prepared;
 
 use crate::nic::NicLine;
-use crate::world::{Watched, World};
+use crate::world::Watched;
 
 /// Programs of one line that must be armed before a stream may ring for them.
 pub(crate) struct Arm<D: Device> {
@@ -58,14 +58,5 @@ impl<D: Device> RecordedArms<D> {
             ..arm
         });
         RecordedArms(arms.collect())
-    }
-
-    /// Why it is not known whether the NIC can be armed for a whole replay.
-    pub(crate) fn doubt(&self, world: &World<D>) -> Option<String> {
-        let (slots, _) = world.nic_slots()?;
-        let programs: usize = self.0.iter().map(|arm| arm.programs.len()).sum();
-        (programs > slots).then(|| {
-            format!("arms its NIC for {programs} programs in each replay, and the NIC has {slots} trigger slots")
-        })
     }
 }

@@ -65,10 +65,6 @@ struct Net {
 pub(super) fn check(all: &[Record]) -> Verdict {
     let mut net = Net::default();
     for (rank, record) in all.iter().enumerate() {
-        if let Some(why) = &record.doubt {
-            let why = why.clone();
-            return Verdict::Unknown(Doubt::Rank { rank, why });
-        }
         net.add(rank as u32, record);
     }
     for (rank, record) in all.iter().enumerate() {

@@ -19,8 +19,6 @@ pub(crate) struct Record {
     pub(crate) before: Vec<Before>,
     /// The slots that an epoch of the recording does not put.
     pub(crate) unput: Vec<NotPut>,
-    /// Why nothing can be proved, for a reason that only this rank knows.
-    pub(crate) doubt: Option<String>,
 }
 
 /// One piece of work of a stream.

@@ -304,13 +304,6 @@ pub enum Doubt {
         /// How many signals are missing.
         missing: u64,
     },
-    /// A rank's recording has something that the proof does not cover.
-    Rank {
-        /// The rank.
-        rank: usize,
-        /// What it is.
-        why: String,
-    },
 }
 
 impl std::error::Error for Doubt {}
@@ -331,9 +324,6 @@ impl fmt::Display for Doubt {
                  {} more than rank {adder} has enqueued",
                 Times(usize::try_from(*missing).unwrap_or(usize::MAX))
             ),
-            Doubt::Rank { rank, why } => {
-                write!(f, "it is not known whether replays end: rank {rank} {why}")
-            }
         }
     }
 }
