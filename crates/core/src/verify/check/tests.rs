@@ -8,7 +8,6 @@ use super::super::record::{Act, Before, EpochCall, Item, Op, Record, Signal, Wor
 use super::*;
 
 #[path = "../../../../../tests/common/random.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod random;
 use random::Rng;
 
