@@ -1,10 +1,16 @@
 //! The tests of `gpu.rs`, over HIP. No AMD GPU has run them yet. They run over a HIP runtime that is made of a CUDA
 //! driver (`crates/hip/src/over_cuda.c`).
 //!
-//! `gpu.rs` says which tests are not here, and why.
+//! `gpu.rs` says which tests are not here, and why. The modules of `hip` are only here, since they are about the runtime
+//! itself.
 
 #[path = "gpu/mod.rs"]
 mod gpu;
+
+#[path = "gpu"]
+mod hip {
+    mod adopted;
+}
 
 /// What differs between vendors.
 mod vendor {
