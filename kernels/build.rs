@@ -17,7 +17,7 @@ use std::process::Command;
 
 mod sources;
 
-use sources::{AMD, Source, check_head, sm};
+use sources::{AMD, Source, check_head, files, sm};
 
 /// Where the environment may say that CUDA is.
 const PLACES: [&str; 3] = ["NVCC", "CUDA_HOME", "CUDA_PATH"];
@@ -169,12 +169,29 @@ fn constants(
         let constant = constant(name);
         let about = format!("`kernels/{name}.cu`, for all GPUs.\n\n```text\n{about}\n```");
         writeln!(code, "#[doc = {about:?}]")?;
+        let file = format!("{name}.cu");
+        let path = kernels.join(&file);
+        let path = path.to_str().ok_or("a path that is not UTF-8")?;
+        let source = format!(
+            "SourceText {{ name: {file:?}, text: include_str!({path:?}), headers: HEADERS }}"
+        );
         writeln!(
             code,
-            "pub const {constant}: Code<'static> = Code::new(&[{forms}]);"
+            "pub const {constant}: Code<'static> = Code::new(&[{forms}]).with_source({source});"
         )?;
         writeln!(all, "({name:?}, {constant}),")?;
     }
+    let mut headers = String::new();
+    for within in ["", "machine/"] {
+        for (name, _) in files(&kernels.join(within), ".cuh")? {
+            let name = format!("{within}{name}.cuh");
+            let path = kernels.join(&name);
+            let path = path.to_str().ok_or("a path that is not UTF-8")?;
+            writeln!(headers, "({name:?}, include_str!({path:?})),")?;
+        }
+    }
+    writeln!(code, "/// The headers of all sources: names and texts.")?;
+    writeln!(code, "pub const HEADERS: &[(&str, &str)] = &[{headers}];")?;
     let version = nvcc.map(|nvcc| &nvcc.version);
     writeln!(code, "/// All sources, by name.")?;
     writeln!(code, "pub const ALL: &[(&str, Code<'static>)] = &[{all}];")?;

@@ -33,12 +33,18 @@
 // ---- The language ----
 
 #define alignas(bytes) __attribute__((aligned(bytes)))
+// `libhiprtc` includes a header of its own before a source, which has the words of the language.
+#if defined(__HIPCC_RTC__)
+#undef __launch_bounds__
+#else
 #define __host__ __attribute__((host))
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
+#endif
+#undef __grid_constant__
 #define __grid_constant__
 // With the number of blocks of a compute unit, which has four units for waves.
 #define __launch_bounds__(...) TIDEGATE_BOUNDS(__VA_ARGS__, TIDEGATE_BLOCKS, TIDEGATE_THREADS)(__VA_ARGS__)
@@ -51,6 +57,7 @@
 // For functions that are too large to be inlined everywhere: the call costs less than the registers would.
 #define APART __device__ __noinline__
 
+#if !defined(__HIPCC_RTC__)
 namespace machine {
 // The launch's sizes are behind the arguments: three numbers of blocks, and three of threads of a block.
 DEV u32 blocks() { return ((__attribute__((address_space(4))) const u32 *)__builtin_amdgcn_implicitarg_ptr())[0]; }
@@ -76,10 +83,6 @@ DEV To same_bits(From from) {
     __builtin_memcpy(&to, &from, sizeof to);
     return to;
 }
-
-// The address of a word of global memory.
-template <typename T>
-DEV __attribute__((address_space(1))) T *global(u64 at) { return (__attribute__((address_space(1))) T *)at; }
 }  // namespace machine
 
 #define threadIdx (machine::ThreadIndex())
@@ -95,27 +98,38 @@ DEV int __popc(u32 bits) { return __builtin_popcount(bits); }
 // Sums and products are never fused: the sources are compiled without that.
 DEV double __dadd_rn(double a, double b) { return a + b; }
 DEV double __dmul_rn(double a, double b) { return a * b; }
+#endif
 
 // ---- Order ----
 
 #define SAYS(remark) asm volatile("; tidegate: " remark ::: "memory")
-#define AT_SYSTEM __MEMORY_SCOPE_SYSTEM
-#define AT_DEVICE __MEMORY_SCOPE_DEVICE
+#define AT_SYSTEM __HIP_MEMORY_SCOPE_SYSTEM
+#define AT_DEVICE __HIP_MEMORY_SCOPE_AGENT
 
 namespace machine {
-#if defined(__GFX9__)
-#define FENCE_BEFORE_DRAIN(scope) __builtin_amdgcn_fence(__ATOMIC_RELEASE, scope)
-#define FENCE_BEHIND_BARRIER() __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup")
-#else
+#if defined(__GFX10__) || defined(__GFX11__)
 // Nothing moves across these.
 #define FENCE_BEFORE_DRAIN(scope) asm volatile("" ::: "memory")
 #define FENCE_BEHIND_BARRIER() asm volatile("buffer_gl0_inv" ::: "memory")
+#else
+#define FENCE_BEFORE_DRAIN(scope) __builtin_amdgcn_fence(__ATOMIC_RELEASE, scope)
+#define FENCE_BEHIND_BARRIER() __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup")
 #endif
+
+// The address of a word of global memory.
+template <typename T>
+DEV __attribute__((address_space(1))) T *global(u64 at) { return (__attribute__((address_space(1))) T *)at; }
+
 DEV void drain() {
+#if defined(__GFX9__)
     __builtin_amdgcn_s_waitcnt(0);
-#if !defined(__GFX9__)
+#elif defined(__GFX10__) || defined(__GFX11__)
+    __builtin_amdgcn_s_waitcnt(0);
     // Here stores have a counter of their own.
     asm volatile("s_waitcnt_vscnt null, 0x0" ::: "memory");
+#else
+    // Here each kind of access has one.
+    asm volatile("s_wait_loadcnt 0x0\n\ts_wait_storecnt 0x0\n\ts_wait_dscnt 0x0" ::: "memory");
 #endif
 }
 DEV void release() {
@@ -129,36 +143,36 @@ DEV void release_device() {
 template <typename T>
 DEV T load(u64 at) {
     SAYS("system");
-    return __scoped_atomic_load_n(global<T>(at), __ATOMIC_RELAXED, AT_SYSTEM);
+    return __hip_atomic_load(global<T>(at), __ATOMIC_RELAXED, AT_SYSTEM);
 }
 template <typename T>
 DEV void store(u64 at, T value) {
     SAYS("system");
-    __scoped_atomic_store_n(global<T>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
+    __hip_atomic_store(global<T>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
 }
 template <typename T>
 DEV void store_release(u64 at, T value) {
     release();
     SAYS("releases system");
-    __scoped_atomic_store_n(global<T>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
+    __hip_atomic_store(global<T>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
 }
 template <typename T>
 DEV T swap(u64 at, T compare, T value) {
     SAYS("system");
     const int order = __ATOMIC_RELAXED;
-    __scoped_atomic_compare_exchange_n(global<T>(at), &compare, value, false, order, order, AT_SYSTEM);
+    __hip_atomic_compare_exchange_strong(global<T>(at), &compare, value, order, order, AT_SYSTEM);
     return compare;
 }
 template <typename T>
 DEV void add(u64 at, T value) {
     SAYS("system");
-    __scoped_atomic_fetch_add(global<T>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
+    __hip_atomic_fetch_add(global<T>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
 }
 }  // namespace machine
 
 DEV u64 load_acquire(u64 at) {
     SAYS("system");
-    u64 value = __scoped_atomic_load_n(machine::global<u64>(at), __ATOMIC_ACQUIRE, AT_SYSTEM);
+    u64 value = __hip_atomic_load(machine::global<u64>(at), __ATOMIC_ACQUIRE, AT_SYSTEM);
     SAYS("acquired system");
     return value;
 }
@@ -177,7 +191,7 @@ DEV void store_both(u64 at, u64 first, u64 second) {
 DEV void add_release(u64 at, u64 value) {
     machine::release();
     SAYS("releases system");
-    __scoped_atomic_fetch_add(machine::global<u64>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
+    __hip_atomic_fetch_add(machine::global<u64>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
 }
 DEV void fence() {
     machine::release();
@@ -186,37 +200,37 @@ DEV void fence() {
 }
 DEV void add_relaxed(u64 at, u64 value) {
     SAYS("follows system");
-    __scoped_atomic_fetch_add(machine::global<u64>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
+    __hip_atomic_fetch_add(machine::global<u64>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
 }
 DEV void add_unordered(u64 at, u64 value) { machine::add(at, value); }
 DEV void or_release(u64 at, u64 value) {
     machine::release();
     SAYS("releases system");
-    __scoped_atomic_fetch_or(machine::global<u64>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
+    __hip_atomic_fetch_or(machine::global<u64>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
 }
 DEV u64 add_fetch(u64 at, u64 value) {
     machine::release_device();
     SAYS("releases device");
-    u64 old = __scoped_atomic_fetch_add(machine::global<u64>(at), value, __ATOMIC_ACQUIRE, AT_DEVICE);
+    u64 old = __hip_atomic_fetch_add(machine::global<u64>(at), value, __ATOMIC_ACQUIRE, AT_DEVICE);
     SAYS("acquired device");
     return old;
 }
 DEV u64 or_fetch(u64 at, u64 value) {
     machine::release_device();
     SAYS("releases device");
-    u64 old = __scoped_atomic_fetch_or(machine::global<u64>(at), value, __ATOMIC_ACQUIRE, AT_DEVICE);
+    u64 old = __hip_atomic_fetch_or(machine::global<u64>(at), value, __ATOMIC_ACQUIRE, AT_DEVICE);
     SAYS("acquired device");
     return old;
 }
 DEV void store_release(u64 at, u64 value) { machine::store_release(at, value); }
 DEV void store_register(u64 at, u64 value) {
     SAYS("follows system");
-    __scoped_atomic_store_n(machine::global<u64>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
+    __hip_atomic_store(machine::global<u64>(at), value, __ATOMIC_RELAXED, AT_SYSTEM);
 }
 DEV u32 or_fetch32(u32 *at, u32 value) {
     machine::release();
     SAYS("releases system");
-    u32 old = __scoped_atomic_fetch_or(machine::global<u32>((u64)at), value, __ATOMIC_ACQUIRE, AT_SYSTEM);
+    u32 old = __hip_atomic_fetch_or(machine::global<u32>((u64)at), value, __ATOMIC_ACQUIRE, AT_SYSTEM);
     SAYS("acquired system");
     return old;
 }
@@ -226,7 +240,7 @@ DEV u32 count_to(u64 at, u32 last) {
 }
 DEV u32 count_down(u32 *at) {
     auto shared = (__attribute__((address_space(3))) u32 *)at;
-    return __scoped_atomic_fetch_add(shared, -1u, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+    return __hip_atomic_fetch_add(shared, -1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
 }
 DEV u32 swap32(u64 at, u32 compare, u32 value) { return machine::swap(at, compare, value); }
 DEV u64 swap64(u64 at, u64 compare, u64 value) { return machine::swap(at, compare, value); }
@@ -241,8 +255,10 @@ DEV void red_f64(u64 at, double value) {
 }
 DEV void red_u64(u64 at, u64 value) { machine::add(at, value); }
 DEV void red_u32(u64 at, u32 value) { machine::add(at, value); }
+#if !defined(__HIPCC_RTC__)
 // This has no remark, since the compiler may add up the values of a wave before, in another block of the assembly.
-DEV u64 atomicAdd(u64 *at, u64 value) { return __scoped_atomic_fetch_add(at, value, __ATOMIC_RELAXED, AT_DEVICE); }
+DEV u64 atomicAdd(u64 *at, u64 value) { return __hip_atomic_fetch_add(at, value, __ATOMIC_RELAXED, AT_DEVICE); }
+#endif
 
 // A unit of `s_sleep` is 64 clocks.
 DEV void pause(u32 nanoseconds) {
@@ -250,7 +266,11 @@ DEV void pause(u32 nanoseconds) {
     else __builtin_amdgcn_s_sleep(2);
 }
 // The clock has 100 MHz.
+#if __has_builtin(__builtin_readsteadycounter)
 DEV u64 global_timer() { return __builtin_readsteadycounter() * 10; }
+#else
+DEV u64 global_timer() { return __builtin_amdgcn_s_memrealtime() * 10; }
+#endif
 DEV void let_next_come() {}
 DEV void wait_for_previous() {}
 DEV void assume_global(const void *) {}
@@ -266,7 +286,8 @@ DEV void warp_barrier() {
     __builtin_amdgcn_wave_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
-DEV void __syncthreads() { block_barrier(); }
+// (The word of the language would not await the stores of other waves.)
+#define __syncthreads block_barrier
 
 // ---- Moves ----
 

@@ -8,7 +8,7 @@
 //! is the output of its nvcc ([`NVCC`] says which). There are no cubins, because the driver compiles PTX in milliseconds
 //! and keeps the result. `kernels/README.md` says how the committed files are made and kept fresh.
 
-use tidegate_hal::code::Code;
+use tidegate_hal::code::{Code, SourceText};
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
@@ -42,6 +42,7 @@ mod tests {
                 check_head(ptx(code, target), target).unwrap_or_else(|why| panic!("{name} {why}"));
             }
             assert_eq!(code.forms().len(), source.targets.len() + AMD.len());
+            assert_eq!(code.source().unwrap().text, source.text);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::process;
 use crate::step::{self, FACES_ALL, IPROUTE, LIBFABRIC, PRODUCT, Scope, Step, Tier};
 
 /// The folder of the libraries, below the repository's root.
-const FOLDER: &str = "target/fake-cuda";
+pub(crate) const FOLDER: &str = "target/fake-cuda";
 
 pub(crate) const GXX: Need = Need::Apt {
     program: "g++",

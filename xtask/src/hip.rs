@@ -11,15 +11,16 @@ use std::path::Path;
 
 use crate::changed;
 use crate::command::{Cmd, cmd};
-use crate::cuda::{FACES, GXX, build, faces, machine_test, over, tests, without};
+use crate::cuda::{FACES, FOLDER, GXX, build, faces, machine_test, over, tests, without};
 use crate::need::Need;
 use crate::step::{IPROUTE, LIBFABRIC, Scope, Step, Tier};
 
 /// An old HIP runtime, which needs no GPU.
 pub(crate) const HIP: Need = Need::AptFile {
-    pattern: "/usr/lib/*/libamdhip64.so.5",
+    pattern: HIP_LIBRARY,
     package: "libamdhip64-5",
 };
+const HIP_LIBRARY: &str = "/usr/lib/*/libamdhip64.so.5";
 
 /// The row of the table.
 pub(crate) const STEP: Step = Step {
@@ -138,6 +139,18 @@ fn examples(scope: &Scope, (names, tests): (&[&str], &str), named: bool) -> [Cmd
     ]
 }
 
+/// An example on an architecture without code objects: AMD's compiler, which is in the old runtime, makes the code of the
+/// program and of its batches.
+fn compiled(scope: &Scope) -> [Cmd; 2] {
+    let link = format!("ln --symbolic --force {HIP_LIBRARY} {FOLDER}/libhiprtc.so.6");
+    let run = "cargo run --quiet -p tidegate --no-default-features --features hip,fabric --example";
+    let run = cmd(run).arg("ring_gpu");
+    [
+        cmd("sh -c").arg(link),
+        on_amd(&scope.root, 32, false, run).env("TIDEGATE_OVER_CUDA_ARCHITECTURE", "gfx1030"),
+    ]
+}
+
 fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     let turn = match scope.tier {
         Tier::Deep => None,
@@ -165,6 +178,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
             }
         }
     }
+    all.extend(compiled(scope));
     // Each rank has a GPU of its own.
     let rows = FACES.iter().filter(|(gpus, ..)| gpus.is_empty());
     for (at, (_, grid, more, _)) in rows.enumerate() {

@@ -67,7 +67,7 @@ pub use world::World;
 pub mod __private {
     pub use crate::place::{Guard, Id, StreamsDoNotMix, brand};
     pub use std::option::Option::{None, Some};
-    pub use std::{compile_error, concat, include_bytes, stringify};
+    pub use std::{compile_error, concat, include_bytes, include_str, stringify};
     pub use tidegate_derive::named;
     pub use tidegate_hal::device::LaunchDevice;
 }

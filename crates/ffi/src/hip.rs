@@ -10,6 +10,8 @@
 //! [`sys`] has the types and the numbers that go in. `tests/hip_layout.rs` compares all of them with the bindings of
 //! the crate `cubecl-hip-sys`, which are made from AMD's headers. Numbers that come *out* of the library stay integers.
 //!
+//! [`Compiler`] is AMD's compiler for device code, from another library: `libhiprtc.so`.
+//!
 //! Loading sets nothing in the environment, and does not initialise the runtime. Variables that it reads at its start
 //! can be set until [`Driver::init`].
 //!
@@ -20,14 +22,17 @@
 //!   properties.
 //! - [`HipError`]: the call, the code as a number, and the runtime's words for it. If the library lacks a function,
 //!   only its call fails ([`HipError::is_missing`]).
+//! - [`CompilerError`]: no compiler, or a text that it refuses, with its messages.
 //! - "Not ready" is an answer, not an error: [`Driver::is_done`] makes `false` of it.
 //! - In a forked child every call fails with [`HipError::FORKED`], and is not made.
 
 mod calls;
 mod error;
 mod load;
+mod rtc;
 pub mod sys;
 mod table;
 
 pub use error::{HipError, Result, version_text};
 pub use load::{Driver, LIBRARIES, LoadError, MIN_VERSION, OLDER};
+pub use rtc::{COMPILERS, Compiler, CompilerError};

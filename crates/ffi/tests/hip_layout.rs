@@ -22,7 +22,7 @@ use std::mem::{align_of, offset_of, size_of};
 
 use cubecl_hip_sys as header;
 use tidegate_ffi::hip::sys;
-use tidegate_ffi::{hip_functions, hip_numbers};
+use tidegate_ffi::{hip_functions, hip_numbers, hiprtc_functions};
 
 /// The name of a type, without the paths of its parts. A structure whose fields are anonymous there has a name here.
 fn plain<T: ?Sized>() -> String {
@@ -101,6 +101,16 @@ fn signatures_are_those_of_the_header() {
         };
     }
     hip_functions!(compare);
+    macro_rules! compare_rtc {
+        ($($name:ident = $symbol:ident($($arg:ident: $type:ty),*);)*) => {
+            $(
+                let theirs = types(header::$symbol as unsafe extern "C" fn($(any!($arg)),*) -> _);
+                let ours = <unsafe extern "C" fn($($type),*) -> hiprtcResult>::types();
+                assert_eq!(ours, theirs, stringify!($symbol));
+            )*
+        };
+    }
+    hiprtc_functions!(compare_rtc);
     assert!(count > 60, "{count}");
     // What the comparison sees: a path is left out, and a pointer is not.
     let theirs =
@@ -152,6 +162,7 @@ fn include_numbers() -> Vec<(&'static str, u32)> {
         hipErrorNotSupported = hipError_t_hipErrorNotSupported;
         hipErrorStreamCaptureUnsupported = hipError_t_hipErrorStreamCaptureUnsupported;
         hipErrorStreamCaptureWrongThread = hipError_t_hipErrorStreamCaptureWrongThread;
+        HIPRTC_SUCCESS = hiprtcResult_HIPRTC_SUCCESS;
         hipDevP2PAttrNativeAtomicSupported = hipDeviceP2PAttr_hipDevP2PAttrNativeAtomicSupported;
         HIP_POINTER_ATTRIBUTE_MEMORY_TYPE = hipPointer_attribute_HIP_POINTER_ATTRIBUTE_MEMORY_TYPE;
         HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL = hipPointer_attribute_HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL;

@@ -28,12 +28,42 @@
 pub struct Code<'a> {
     bytes: Option<&'a [u8]>,
     forms: &'a [(&'a str, &'a [u8])],
+    source: Option<SourceText<'a>>,
+}
+
+/// The source of device code.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceText<'a> {
+    /// Its name, for a compiler's messages.
+    pub name: &'a str,
+    /// The text. It may include `tidegate.cuh`, which the device brings.
+    pub text: &'a str,
+    /// Names and texts of other files that it includes.
+    pub headers: &'a [(&'a str, &'a str)],
 }
 
 impl<'a> Code<'a> {
     /// Code in these forms: each is a target and its bytes.
     pub const fn new(forms: &'a [(&'a str, &'a [u8])]) -> Self {
-        Code { bytes: None, forms }
+        Code {
+            bytes: None,
+            forms,
+            source: None,
+        }
+    }
+
+    /// The code together with its source. If no form suits a device, the source is compiled at run time, if that is
+    /// possible: for AMD GPUs, by a `libhiprtc`.
+    pub const fn with_source(self, source: SourceText<'a>) -> Self {
+        Code {
+            source: Some(source),
+            ..self
+        }
+    }
+
+    /// The source.
+    pub const fn source(&self) -> Option<&SourceText<'a>> {
+        self.source.as_ref()
     }
 
     /// The code, if it is bytes alone.
@@ -67,6 +97,7 @@ impl<'a> From<&'a [u8]> for Code<'a> {
         Code {
             bytes: Some(bytes),
             forms: &[],
+            source: None,
         }
     }
 }

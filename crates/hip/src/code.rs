@@ -9,8 +9,11 @@ use object::Endianness;
 use object::elf::{EM_AMDGPU, FileHeader64, NoteType};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use serde::Deserialize;
+use tidegate_ffi::hip::CompilerError;
 use tidegate_hal::code::Code;
 use tidegate_hal::device::DeviceError;
+
+use crate::compile::compiled;
 
 /// The first bytes of an ELF file.
 const ELF: &[u8] = b"\x7fELF";
@@ -33,27 +36,45 @@ pub(crate) struct CodeObject {
 }
 
 impl CodeObject {
-    /// The form of some code for an architecture, as the runtime names it: `gfx942`, or `gfx942:sramecc+:xnack-`.
+    /// The form of some code for an architecture, as the runtime names it: `gfx942`, or `gfx942:sramecc+:xnack-`. If
+    /// there is none, the source is compiled.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Unsupported`] if there is none, with the targets that there are. [`DeviceError::Code`] if the
-    /// form's bytes are no code, no code for this architecture, or not complete.
+    /// [`DeviceError::Unsupported`] if there is none, with the targets that there are, and no compiler.
+    /// [`DeviceError::Code`] if the form's bytes are no code, no code for this architecture, or not complete; or if the
+    /// compiler refuses the source.
     pub(crate) fn choose(code: &Code<'_>, architecture: &str) -> Result<Self, DeviceError> {
         let own = code
             .forms()
             .iter()
             .find(|(target, _)| runs(target, architecture));
         let own = own.map(|(_, form)| *form);
-        let form = own.or_else(|| code.form("hip")).or(code.bytes());
-        let form = form.ok_or_else(|| DeviceError::Unsupported {
+        // A bundle without code for the architecture is no reason not to compile.
+        let bundle = || {
+            let bundle = code.form("hip")?;
+            let suits = code.source().is_none() || entry(bundle, architecture).is_ok();
+            suits.then_some(bundle)
+        };
+        if let Some(form) = own.or_else(bundle).or(code.bytes()) {
+            return Self::new(form, architecture);
+        }
+        let unsupported = |source: &str| DeviceError::Unsupported {
             device: "hip",
             what: format!(
-                "the GPU's architecture is {architecture}, and there is code for {}",
+                "the GPU's architecture is {architecture}, there is code for {}, and {source}",
                 code.targets()
             ),
-        })?;
-        Self::new(form, architecture)
+        };
+        let source = code.source().ok_or_else(|| unsupported("no source"))?;
+        match compiled(source, architecture) {
+            Ok(made) => Self::new(&made, architecture),
+            Err(error @ CompilerError::Refused { .. }) => Err(DeviceError::Code(format!(
+                "`{}`, compiled for {architecture}: {error}",
+                source.name
+            ))),
+            Err(error) => Err(unsupported(&format!("a source, but {error}"))),
+        }
     }
 
     fn new(code: &[u8], architecture: &str) -> Result<Self, DeviceError> {

@@ -13,16 +13,18 @@
 //! - `peers.rs`, `life.rs`: memory for peers. Where the runtime can, a peer's mapping owns the memory, as on CUDA.
 //!   Elsewhere a *life file* tells the owner whether a peer still has it mapped, and it is not freed before.
 //! - `start.rs`: a GPU's limits.
+//! - `compile.rs`: code for other architectures, by AMD's compiler at run time.
 //! - `code.rs`: the code object for a GPU, a check that it is complete, and the parameters of its kernels.
 //! - [`interop`]: streams and memory of other HIP libraries.
 //!
 //! # Failure
 //!
 //! A missing library, symbol or device is [`DeviceError::Missing`](tidegate_hal::device::DeviceError), which names it.
-//! So is a library that is too old. An architecture for which there is no code is
+//! So is a library that is too old. An architecture for which there is neither code nor a compiler is
 //! [`DeviceError::Unsupported`](tidegate_hal::device::DeviceError).
 
 mod code;
+mod compile;
 mod driver;
 pub mod interop;
 mod life;

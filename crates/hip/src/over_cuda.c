@@ -1,7 +1,7 @@
 // A HIP runtime made of a CUDA driver, so that the host's side of `tidegate-hip` can be tried without an AMD GPU: over
 // NVIDIA's driver, or over the driver without a GPU (`cargo xtask fake-cuda`). In place of a code object it loads the PTX
 // of the same source, from the folder that TIDEGATE_OVER_CUDA names. With TIDEGATE_OVER_CUDA_NAMED set, memory for peers
-// is of the kind that has names.
+// is of the kind that has names. TIDEGATE_OVER_CUDA_ARCHITECTURE is the architecture that the devices claim to have.
 //
 // Both interfaces have the same calls, and mostly the same numbers; what differs stands here.
 #define _GNU_SOURCE
@@ -76,7 +76,8 @@ Error hipGetDevicePropertiesR0600(char *properties, int device) {
         error = CUDA("cuDeviceGetAttribute", (int *v, U a, int d), ((int *)(properties + 388), 16, device));
     int *wave = (int *)(properties + 308);
     if (!error) error = CUDA("cuDeviceGetAttribute", (int *v, U a, int d), (wave, 10, device));
-    strcpy(properties + 1160, *wave == 64 ? "gfx942" : "gfx1100");
+    const char *own = getenv("TIDEGATE_OVER_CUDA_ARCHITECTURE");
+    snprintf(properties + 1160, 256, "%s", own ? own : *wave == 64 ? "gfx942" : "gfx1100");
     return error;
 }
 

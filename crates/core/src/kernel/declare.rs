@@ -118,12 +118,13 @@ macro_rules! kernel {
     )*};
 }
 
-/// Includes the compiled forms of one device source, as a constant [`Code`](crate::kernel::Code). The arguments are the
+/// Includes a device source and its compiled forms, as a constant [`Code`](crate::kernel::Code). The arguments are the
 /// source's path without its ending, and the architectures of AMD GPUs that there is a code object for. A relative path
 /// begins in the folder of the file with the call.
 ///
-/// `code!("kernels", gfx90a, gfx942)` includes `kernels.ptx`, `kernels.gfx90a.co` and `kernels.gfx942.co`. To include
-/// other forms, use [`Code::new`](crate::kernel::Code::new).
+/// `code!("kernels", gfx90a, gfx942)` includes `kernels.ptx`, `kernels.gfx90a.co`, `kernels.gfx942.co`, and `kernels.cu`,
+/// which is compiled at run time for other AMD GPUs. To include other forms, use
+/// [`Code::new`](crate::kernel::Code::new).
 ///
 /// ```
 /// # macro_rules! code { ($($any:tt)*) => { tidegate::kernel::Code::new(&[]) } }
@@ -151,6 +152,11 @@ macro_rules! code {
                 )),
             ),)*
         ])
+        .with_source($crate::kernel::SourceText {
+            name: $crate::__private::concat!($path, ".cu"),
+            text: $crate::__private::include_str!($crate::__private::concat!($path, ".cu")),
+            headers: &[],
+        })
     };
 }
 

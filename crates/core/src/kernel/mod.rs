@@ -34,7 +34,7 @@ mod launch;
 pub use crate::argument::{Argument, Lowered, LoweredExclusive, LoweredShared};
 pub use foreign::{Foreign, foreign};
 pub use function::{Function, Launch, Module, Parameter, Plain, Signature};
-pub use tidegate_hal::code::Code;
+pub use tidegate_hal::code::{Code, SourceText};
 pub use tidegate_hal::device::{Grid, Parameters};
 
 use tidegate_hal::device::Device;

@@ -25,9 +25,11 @@ opaque! {
     hipFunction_t = ihipModuleSymbol_t;
     hipMemPool_t = ihipMemPoolHandle_t;
     hipMemGenericAllocationHandle_t = ihipMemGenericAllocationHandle;
+    hiprtcProgram = _hiprtcProgram;
 }
 
 pub type hipError_t = c_uint;
+pub type hiprtcResult = c_uint;
 pub type hipDeviceptr_t = *mut c_void;
 pub type hipDeviceP2PAttr = c_uint;
 pub type hipPointer_attribute = c_uint;
@@ -170,6 +172,9 @@ macro_rules! hip_numbers {
             }
             hipMemAllocationGranularity_flags {
                 hipMemAllocationGranularityRecommended = 1;
+            }
+            hiprtcResult {
+                HIPRTC_SUCCESS = 0;
             }
             hipMemLocationType {
                 hipMemLocationTypeDevice = 1;

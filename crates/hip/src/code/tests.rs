@@ -172,7 +172,7 @@ fn an_architecture_gets_its_own_form() {
         DeviceError::Unsupported { device: "hip", .. }
     ));
     let error = error.to_string();
-    let needs = "is gfx000:sramecc+, and there is code for cuda, gfx942:xnack+, gfx942";
+    let needs = "is gfx000:sramecc+, there is code for cuda, gfx942:xnack+, gfx942, and no source";
     assert!(error.contains(needs), "{error}");
 }
 
