@@ -1,5 +1,5 @@
-//! Random jobs: how they are made, their right results, and how they run on a device. Two test programs have this
-//! module: `tests/host`, whose `random.rs` runs the jobs, and `tests/gpu.rs`.
+//! Random jobs: how they are made, their right results, and how they run on a device. Three test programs have
+//! this module: `tests/host`, whose `random.rs` runs the jobs, `tests/gpu.rs` and `tests/gpu_hip.rs`.
 
 pub(crate) mod acts;
 pub(crate) mod bag;
