@@ -73,6 +73,9 @@ impl Replays {
 
     /// Notes replays of a recording.
     pub(crate) fn note(&mut self, recording: Proved, times: u64) {
+        if times == 0 {
+            return;
+        }
         match self.kept.back_mut() {
             Some((last, sum)) if last.number == recording.number => *sum += times,
             _ => {
@@ -134,17 +137,30 @@ fn difference(one: &Runs, two: &Runs) -> Option<String> {
         a.number != b.number || less(a, b, one) || less(b, a, two)
     })?;
     let run = |of: &Runs| {
-        let Run { times, site, .. } = of.run(at)?;
-        Some(format!("{times} times the one proved at {site}"))
+        let Run {
+            number,
+            times,
+            site,
+        } = of.run(at)?;
+        Some(format!("{times} times number {number}, proved at {site}"))
     };
     Some(format!("{}, against {}", run(one)?, run(two)?))
 }
 
 /// The first difference between what ranks have replayed, for people.
-pub(crate) fn differ<'a>(mut all: impl Iterator<Item = (usize, &'a Runs)>) -> Option<String> {
-    let (one, first) = all.next()?;
-    let found = all.find_map(|(two, runs)| Some((two, difference(first, runs)?)))?;
-    let (two, how) = found;
+///
+/// If any two ranks differ, the rank that has come farthest differs from one of them.
+pub(crate) fn differ<'a>(all: impl Iterator<Item = (usize, &'a Runs)>) -> Option<String> {
+    let all: Vec<_> = all.collect();
+    let last = |runs: &Runs| runs.runs.last().map_or(0, |run| run.times);
+    let farthest = *all
+        .iter()
+        .max_by_key(|(_, runs)| (runs.end(), last(runs)))?;
+    let differs = |(_, runs): &&(usize, &Runs)| difference(farthest.1, runs).is_some();
+    let mut pair = [farthest, *all.iter().find(differs)?];
+    pair.sort_by_key(|(rank, _)| *rank);
+    let [(one, first), (two, second)] = pair;
+    let how = difference(first, second)?;
     Some(format!(
         "ranks {one} and {two} have not replayed the same recordings: {how}"
     ))
@@ -186,11 +202,22 @@ mod tests {
         assert_eq!(differs(&[(1, 3), (2, 1)], &[(1, 2)]), None);
         let text = differs(&[(1, 3), (2, 1)], &[(1, 2), (2, 1)]).unwrap();
         assert!(
-            text.starts_with("ranks 3 and 5 ") && text.contains(": 3 times the one"),
+            text.starts_with("ranks 3 and 5 ") && text.contains(": 3 times number 1, "),
             "{text}"
         );
         assert!(differs(&[(1, 3), (2, 1)], &[(1, 4)]).is_some());
         assert!(differs(&[(1, 1), (2, 1)], &[(2, 1)]).is_some());
+        // Replaying something no times is nothing.
+        assert_eq!(differs(&[(1, 3), (2, 0), (1, 2)], &[(1, 5)]), None);
+        assert_eq!(differs(&[(2, 0), (1, 5)], &[(1, 5)]), None);
+    }
+
+    #[test]
+    fn two_ranks_differ_though_the_first_has_only_begun() {
+        let [behind, one, two] = [&[][..], &[(1, 1), (2, 1)], &[(1, 2)]].map(runs);
+        let all = [(0, &behind), (1, &one), (2, &two)];
+        let text = differ(all.into_iter()).unwrap();
+        assert!(text.starts_with("ranks 1 and 2 "), "{text}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `verify`: from a recording to what this rank tells the others of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::panic::Location;
+use std::sync::Arc;
 
 use tidegate_hal::batch::{Batch, Step};
 use tidegate_hal::device::Device;
@@ -10,7 +11,9 @@ use tidegate_hal::site::CallSite;
 
 use super::graph::{Graph, PairGraph};
 use crate::epochs::Epochs;
-use crate::error::Result;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{Result, SlotName, WindowName};
 use crate::half_kind::HalfKind;
 use crate::stream::{NotedStep, Stream};
 use crate::verify::{Act, Before, Item, NotPut, Op, Record, Signal, Verdict, Work, verdict};
@@ -26,8 +29,8 @@ impl<'s, D: Device> Graph<'s, D> {
     ///
     /// # Errors
     ///
-    /// The errors of [`World::all_gather`]. A step that cannot be replayed is no error of this call: it is a
-    /// [`Verdict`].
+    /// [`Error::Control`] if a rank has ended, or is in another collective call; [`Error::Forked`]. A step that cannot be
+    /// replayed is no error of this call: it is a [`Verdict`].
     ///
     /// # Examples
     ///
@@ -59,22 +62,20 @@ impl<'s, D: Device> Graph<'s, D> {
 
     /// Tells all ranks what this one has recorded on streams of these names, and makes the check.
     fn agree(&self, world: &World<D>, streams: &[&str], site: CallSite) -> Result<Verdict> {
-        let mut builder = Builder {
-            world,
-            record: Record::default(),
-            windows: HashMap::new(),
-            sites: HashMap::new(),
-            unwaited: HashMap::new(),
-        };
+        let mut builder = Builder::default();
         builder.record.streams = streams.iter().map(|&name| name.to_owned()).collect();
+        // A half whose batches were recorded has epochs in the recording.
+        (self.epochs.halves()).for_each(|half| builder.window(half.window()));
         for (stream, step) in &self.steps {
             builder.step(*stream, step);
         }
         self.epochs.halves().for_each(|half| builder.half(half));
         let bytes = postcard::to_stdvec(&builder.record).expect("plain data can be encoded");
-        let verdict = verdict(&world.all_gather("verifying a recording", bytes)?)?;
+        let what = "verifying a recording";
+        let agreement = world.agreement(what.to_owned())?;
+        let verdict = verdict(&agreement.gather(what, &bytes)?)?;
         if matches!(verdict, Verdict::Proved(_)) {
-            // All ranks come here in the same order, so the number is the same.
+            // No other thread verifies at this time, so the number is the same on all ranks.
             let proved = world.proved(site);
             self.proved.get_or_init(|| proved);
         }
@@ -83,8 +84,8 @@ impl<'s, D: Device> Graph<'s, D> {
 }
 
 impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
-    /// Like [`Graph::verify`], for a step of two streams. A replay may run ahead on one of them; the check assumes that
-    /// it does not, so it refuses nothing that could end.
+    /// Like [`Graph::verify`], for a step of two streams. A replay may run ahead on one of them, or a device may hold
+    /// both until a replay has ended. The verdict is right for either.
     ///
     /// # Errors
     ///
@@ -114,22 +115,29 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
 }
 
 /// Makes the record of a rank.
-struct Builder<'a, D: Device> {
-    world: &'a World<D>,
+#[derive(Default)]
+struct Builder {
     record: Record,
     windows: HashMap<WindowId, u32>,
     sites: HashMap<CallSite, u32>,
+    /// The batches that are known, by address. The graph keeps them. None for a batch that neither adds nor waits.
+    batches: HashMap<*const Batch, Option<u32>>,
+    /// The lines that leave slots as they were, and the address of the list of those slots.
+    unput: HashSet<(WindowId, CallSite, *const SlotName)>,
     /// For each window and peer, whether the inbox waits in the recording before it posts: then it was exposed at first.
     unwaited: HashMap<(WindowId, u32), bool>,
+    /// For each barrier, the ranks that this one tells that it has come, or that it waits for.
+    arrives: BTreeSet<(WindowId, u32)>,
 }
 
-impl<D: Device> Builder<'_, D> {
-    fn window(&mut self, id: WindowId) -> u32 {
-        let (world, windows) = (self.world, &mut self.record.windows);
-        *self.windows.entry(id).or_insert_with(|| {
-            windows.push((id, world.window_name(id).to_string()));
+impl Builder {
+    /// Notes the window of a half, for it and for all steps.
+    fn window(&mut self, window: &WindowName) {
+        let windows = &mut self.record.windows;
+        self.windows.entry(window.id).or_insert_with(|| {
+            windows.push((window.id, window.name.to_string()));
             windows.len() as u32 - 1
-        })
+        });
     }
 
     fn site(&mut self, site: CallSite) -> u32 {
@@ -143,16 +151,18 @@ impl<D: Device> Builder<'_, D> {
     fn step(&mut self, stream: usize, step: &NotedStep) {
         let work = match step {
             NotedStep::Batch(batch, call, site) => {
-                let lanes = self.lanes(batch);
-                if lanes.is_empty() {
+                let Some(batch) = self.batch(batch) else {
                     return;
-                }
+                };
                 let (call, site) = (*call, self.site(site));
-                Work::Batch { call, site, lanes }
+                Work::Batch { call, site, batch }
             }
             NotedStep::Unput(window, slots, site) => {
+                if !self.unput.insert((*window, *site, slots.as_ptr())) {
+                    return;
+                }
                 let unput = NotPut {
-                    window: self.window(*window),
+                    window: self.windows[window],
                     slots: slots.iter().map(ToString::to_string).collect(),
                     site: self.site(site),
                 };
@@ -163,6 +173,22 @@ impl<D: Device> Builder<'_, D> {
         };
         let stream = stream as u32;
         self.record.items.push(Item { stream, work });
+    }
+
+    /// The index of what a batch does, unless it does nothing with peers.
+    fn batch(&mut self, batch: &Arc<Batch>) -> Option<u32> {
+        let at = Arc::as_ptr(batch);
+        if let Some(known) = self.batches.get(&at) {
+            return *known;
+        }
+        let lanes = self.lanes(batch);
+        let batches = &mut self.record.batches;
+        let number = (!lanes.is_empty()).then(|| {
+            batches.push(lanes);
+            batches.len() as u32 - 1
+        });
+        self.batches.insert(at, number);
+        number
     }
 
     /// The lanes of a batch, as far as peers are concerned.
@@ -186,7 +212,10 @@ impl<D: Device> Builder<'_, D> {
                 if let Some(first) = first {
                     self.unwaited.entry((window, peer)).or_insert(first);
                 }
-                let window = self.window(window);
+                if awaited == Signal::Arrive {
+                    self.arrives.insert((window, peer));
+                }
+                let window = self.windows[&window];
                 Some(Op {
                     act,
                     window,
@@ -205,7 +234,18 @@ impl<D: Device> Builder<'_, D> {
     /// Notes how many epochs a half has had.
     fn half(&mut self, half: &Epochs) {
         let id = half.window().id;
-        let window = self.window(id);
+        let window = self.windows[&id];
+        let arrives = self.arrives.range((id, 0)..=(id, u32::MAX));
+        let barriers = half.with_each().map(|(_, count, _)| count).next();
+        for (_, peer) in arrives {
+            self.record.before.push(Before {
+                window,
+                peer: *peer,
+                given: Signal::Arrive,
+                count: barriers.unwrap_or(0),
+                waited: barriers,
+            });
+        }
         for (rank, epochs, early) in half.with_each() {
             let peer = rank as u32;
             let (given, waited) = match half.half {

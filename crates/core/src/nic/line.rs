@@ -145,8 +145,8 @@ impl NicLine {
         })
     }
 
-    /// The steps that fire the next program, which tells the peer this. No step that can block stands between them. So a stream that fails skips
-    /// both and poisons the doorbell, or it skips neither.
+    /// The steps that fire the next program, which tells the peer this. No step that can block stands between them. So
+    /// a stream that fails skips both and poisons the doorbell, or it skips neither.
     pub(crate) fn ring(&self, told: Tag) -> impl Iterator<Item = Step> {
         let add = Step::Add(Add {
             tag: Some(told),

@@ -36,9 +36,18 @@ impl<D: Device> Stream<'_, D> {
 
     /// Notes the slots that a submitted epoch leaves as they were, if the stream is captured.
     #[inline]
-    pub(crate) fn note_unput(&self, window: WindowId, slots: &Arc<[SlotName]>, site: CallSite) {
-        if self.raw().capturing() && !slots.is_empty() {
-            self.note_step(NotedStep::Unput(window, slots.clone(), site));
+    pub(crate) fn note_unput(
+        &self,
+        window: WindowId,
+        slots: impl FnOnce() -> Arc<[SlotName]>,
+        site: CallSite,
+    ) {
+        if !self.raw().capturing() {
+            return;
+        }
+        let slots = slots();
+        if !slots.is_empty() {
+            self.note_step(NotedStep::Unput(window, slots, site));
         }
     }
 }

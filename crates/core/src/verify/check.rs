@@ -117,14 +117,14 @@ impl Net {
                     let signal = signals.get(number).copied();
                     self.node(label, before.into_iter().chain(signal).collect())
                 }
-                Work::Batch { call, site, lanes } => {
+                Work::Batch { call, site, batch } => {
                     let label = Label {
                         call: Some((*call, *site)),
                         ..label
                     };
                     let begin = self.node(label, before);
                     let mut ends = vec![begin];
-                    for lane in lanes {
+                    for lane in &record.batches[*batch as usize] {
                         let mut at = begin;
                         for op in lane {
                             let op = *op;
@@ -168,7 +168,13 @@ impl Net {
         match (before.given, before.waited) {
             // An origin waits for one post before each of its completes.
             (Signal::Complete, _) => count(op(Act::Wait, Signal::Post), -given),
-            (_, Some(waited)) => count(op(Act::Wait, Signal::Complete), -i128::from(waited)),
+            (given, Some(waited)) => {
+                let awaited = match given {
+                    Signal::Arrive => Signal::Arrive,
+                    _ => Signal::Complete,
+                };
+                count(op(Act::Wait, awaited), -i128::from(waited));
+            }
             (_, None) => {}
         }
     }

@@ -13,6 +13,8 @@ pub(crate) struct Record {
     pub(crate) windows: Vec<(WindowId, String)>,
     /// The lines of the program that made the calls.
     pub(crate) sites: Vec<String>,
+    /// What batches do: the waits and adds of each lane. Epochs that repeat each other share a batch.
+    pub(crate) batches: Vec<Vec<Vec<Op>>>,
     /// The work of all streams, in the order of the calls.
     pub(crate) items: Vec<Item>,
     /// The epochs of each half before the first replay.
@@ -36,7 +38,8 @@ pub(crate) enum Work {
         call: EpochCall,
         /// The index of the line that made the call.
         site: u32,
-        lanes: Vec<Vec<Op>>,
+        /// The index of what it does.
+        batch: u32,
     },
     /// Another stream may go on from here: the hand-off with this number.
     Signal(u64),
@@ -125,7 +128,7 @@ impl std::fmt::Display for Signal {
     }
 }
 
-/// The epochs of one half with one peer before the first replay.
+/// The epochs of one half, or of a barrier, with one peer before the first replay.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Before {
     /// The index of the window.
@@ -134,7 +137,7 @@ pub(crate) struct Before {
     /// The signals that this rank has given the peer, the exposures at first included.
     pub(crate) given: Signal,
     pub(crate) count: u64,
-    /// For an inbox: the epochs that it waited for.
+    /// For an inbox or a barrier: how often this rank waited for the peer.
     pub(crate) waited: Option<u64>,
 }
 

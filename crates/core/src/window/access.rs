@@ -352,7 +352,8 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
             EpochCall::Complete,
             site,
         )?;
-        stream.note_unput(body.half.window.id, &plan.unput, site);
+        let unput = || plan.unput(&body.edges, members).clone();
+        stream.note_unput(body.half.window.id, unput, site);
         body.half.window.waits_at(HalfKind::Outbox, site);
         body.half.epochs.took(stream, body.some());
         body.leave_tickets();

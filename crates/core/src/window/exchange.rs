@@ -150,7 +150,7 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     settle(stream, touched, site)?;
     let arms = [inbox.arms(), &plan.arms];
     submit_armed(stream, &arms, batch, EpochCall::Exchange, site)?;
-    stream.note_unput(half.window.id, &plan.unput, site);
+    stream.note_unput(half.window.id, || plan.unput(edges, members).clone(), site);
     inbox.half.window.waits_at(HalfKind::Inbox, site);
     outbox.half.window.waits_at(HalfKind::Outbox, site);
     inbox.half.epochs.took(stream, None);

@@ -32,10 +32,28 @@ pub(super) struct Plan<D: Device> {
     pub(super) batch: Arc<Batch>,
     /// The programs that the NIC is armed with before the batch is submitted.
     pub(super) arms: Vec<Arm<D>>,
-    /// The slots of the targets that the epoch does not put.
-    pub(super) unput: Arc<[SlotName]>,
+    /// The slots of the targets that the epoch does not put, once a recording has asked for them.
+    unput: Option<Arc<[SlotName]>>,
     /// The batch joined with the post and wait of an exposure epoch, which the key identifies.
     pub(super) exchange: Option<((u64, u64), Arc<Batch>)>,
+}
+
+impl<D: Device> Plan<D> {
+    /// The slots of the members that no note writes. Slots without elements are none of them.
+    pub(super) fn unput(&mut self, edges: &[Edge], members: &[usize]) -> &Arc<[SlotName]> {
+        let notes = &self.notes;
+        self.unput.get_or_insert_with(|| {
+            let mut put: Vec<u32> = notes.iter().map(|note| note.edge).collect();
+            put.sort_unstable();
+            let edges = (0..).zip(edges).filter(|(number, edge)| {
+                let is_slot = edge.name.what == "slot" && edge.len > 0;
+                is_slot
+                    && members.binary_search(&edge.lane).is_ok()
+                    && put.binary_search(number).is_err()
+            });
+            edges.map(|(_, edge)| (*edge.name).clone()).collect()
+        })
+    }
 }
 
 /// The plans of an outbox, and the notes of the open epoch.
@@ -143,7 +161,6 @@ impl<D: Device> Plans<D> {
         validate(half, edges, members, &self.notes, &lanes)?;
         let arms = programs(half, edges, members, &lanes, touched)?;
         let batch = Arc::new(lower(half, edges, members, &lanes));
-        let unput = unput(edges, members, &self.notes);
         if self.plans.len() == PLANS {
             // The queue keeps the batch if some of its work is still to be carried out.
             self.plans.remove(0);
@@ -153,7 +170,7 @@ impl<D: Device> Plans<D> {
             notes: self.notes.clone(),
             batch,
             arms,
-            unput,
+            unput: None,
             exchange: None,
         });
         let last = self.plans.len() - 1;
@@ -231,17 +248,6 @@ fn validate<D: Device>(
         }
     }
     Ok(())
-}
-
-/// The slots of the members that no note writes.
-fn unput<D: Device>(edges: &[Edge], members: &[usize], notes: &[Note<D>]) -> Arc<[SlotName]> {
-    let mut put: Vec<u32> = notes.iter().map(|note| note.edge).collect();
-    put.sort_unstable();
-    let edges = (0..).zip(edges).filter(|(number, edge)| {
-        let is_slot = edge.name.what == "slot";
-        is_slot && members.binary_search(&edge.lane).is_ok() && put.binary_search(number).is_err()
-    });
-    edges.map(|(_, edge)| (*edge.name).clone()).collect()
 }
 
 fn is_atomic(what: What) -> bool {

@@ -215,6 +215,29 @@ impl<'w, D: Device> Agreement<'w, D> {
         Ok(packets.map_err(|error| progress.named(error))?)
     }
 
+    /// Sends every rank's bytes to every rank, in as many exchanges as the longest of them need.
+    pub(crate) fn gather(&self, label: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let mut parts = bytes.chunks(PART).peekable();
+        let mut all = vec![Vec::new(); self.world.size()];
+        loop {
+            let part = parts.next().unwrap_or_default();
+            let more = u8::from(parts.peek().is_some());
+            let bytes = [&[more], part].concat();
+            let handles = Vec::new();
+            let packets = self.exchange(label, Packet { bytes, handles })?;
+            let mut last = true;
+            for (all, packet) in all.iter_mut().zip(packets) {
+                if let [more, part @ ..] = &*packet.bytes {
+                    last &= *more == 0;
+                    all.extend(part);
+                }
+            }
+            if last {
+                return Ok(all);
+            }
+        }
+    }
+
     /// Takes an id for a window that all ranks are about to open, and makes the first exchange about it, like
     /// [`Agreement::tell`].
     pub(crate) fn begin<T: Serialize + DeserializeOwned>(
@@ -304,6 +327,9 @@ fn unreadable(which: &Which, rank: usize, error: &postcard::Error) -> Error {
     let reason = error.to_string();
     which.disagreement(Disagreement::Unreadable { rank, reason })
 }
+
+/// The most bytes of a part of something that is longer than a packet may be.
+const PART: usize = Packet::MAX_BYTES / 2;
 
 /// How many bytes of a packet a reason leaves free. Some control planes need them.
 const SPARE: usize = 8192;

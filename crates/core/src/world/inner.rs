@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tidegate_hal::control::{Control, PANICKED};
 use tidegate_hal::device::{Device, StreamName};
-use tidegate_hal::ids::WindowId;
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::process::Process;
 use tidegate_hal::site::CallSite;
@@ -330,7 +329,6 @@ impl<D: Device> World<D> {
         }
     }
 
-    /// A reference for those that must not keep the rank in the job.
     /// Gives a recording that all ranks have proved a number, which is the same on all of them.
     pub(crate) fn proved(&self, site: CallSite) -> Proved {
         lock(&self.inner.replays).proved(site)
@@ -341,11 +339,7 @@ impl<D: Device> World<D> {
         lock(&self.inner.replays).note(recording, times);
     }
 
-    /// The name of a window.
-    pub(crate) fn window_name(&self, id: WindowId) -> Arc<str> {
-        self.inner.window(id).0
-    }
-
+    /// A reference for those that must not keep the rank in the job.
     pub(crate) fn downgrade(&self) -> Weak<Inner<D>> {
         Arc::downgrade(&self.inner.0)
     }

@@ -195,7 +195,9 @@ impl Step {
             }
         };
         let (call, site) = (EpochCall::Post, 0);
-        let work = Work::Batch { call, site, lanes };
+        record.batches.push(lanes);
+        let batch = record.batches.len() as u32 - 1;
+        let work = Work::Batch { call, site, batch };
         record.items.push(Item { stream, work });
     }
 }
@@ -300,8 +302,8 @@ fn all_end(all: &[Record], replays: usize) -> bool {
     let ranks = || (0..).zip(all);
     for (rank, record) in ranks() {
         for item in &record.items {
-            if let Work::Batch { lanes, .. } = &item.work {
-                for op in lanes.iter().flatten() {
+            if let Work::Batch { batch, .. } = &item.work {
+                for op in record.batches[*batch as usize].iter().flatten() {
                     words.number(*op, rank, record);
                 }
             }
@@ -328,8 +330,8 @@ fn all_end(all: &[Record], replays: usize) -> bool {
             let mut sums = vec![vec![0; words.first.len()]];
             for item in &work {
                 let mut sum = sums.last().unwrap().clone();
-                if let Work::Batch { lanes, .. } = item {
-                    for op in lanes.iter().flatten() {
+                if let Work::Batch { batch, .. } = item {
+                    for op in record.batches[*batch as usize].iter().flatten() {
                         sum[words.number(*op, rank, record)] += change(op);
                     }
                 }
@@ -354,7 +356,8 @@ fn all_end(all: &[Record], replays: usize) -> bool {
                 .iter_mut()
                 .zip(sums)
                 .for_each(|(count, sum)| *count += sum);
-            if let Some(Work::Batch { lanes: ops, .. }) = strand.work.get(*passed as usize) {
+            if let Some(Work::Batch { batch, .. }) = strand.work.get(*passed as usize) {
+                let ops = &strand.record.batches[*batch as usize];
                 for (ops, done) in ops.iter().zip(lanes) {
                     for op in &ops[..*done as usize] {
                         counts[words.numbers[&Word::of(*op, strand.rank, strand.record)]] +=
@@ -396,7 +399,8 @@ fn all_end(all: &[Record], replays: usize) -> bool {
                         go(ended);
                     }
                 }
-                Work::Batch { lanes: ops, .. } => {
+                Work::Batch { batch, .. } => {
+                    let ops = &strand.record.batches[*batch as usize];
                     if ops
                         .iter()
                         .zip(lanes)
@@ -492,7 +496,9 @@ fn torus(side: u32, epochs: usize) -> Vec<Record> {
                 .map(|peer| vec![op(Act::Wait, 0, *peer, Signal::Complete)]);
             let lanes = post.chain(complete).chain(wait).collect();
             let (call, site) = (EpochCall::Exchange, 0);
-            let work = Work::Batch { call, site, lanes };
+            let batch = 0;
+            record.batches = vec![lanes];
+            let work = Work::Batch { call, site, batch };
             record.items.push(Item { stream: 0, work });
         }
         record
