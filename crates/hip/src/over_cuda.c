@@ -137,9 +137,14 @@ SAME(hipMemPoolSetAttribute, "cuMemPoolSetAttribute", (Ptr pool, U attribute, Pt
 typedef struct {
     U type, handles, location, device;
     Ptr security;
-    unsigned char flags[8];
+    unsigned char flags[4], reserved[4];
 } Properties;
-static Properties pinned(Properties properties) { return properties.type = PINNED, properties; }
+// HIP has no reserved bytes: there they are padding, which a program may leave as it was. CUDA refuses other values than 0.
+static Properties pinned(Properties properties) {
+    properties.type = PINNED;
+    memset(properties.reserved, 0, sizeof properties.reserved);
+    return properties;
+}
 Error hipMemGetAllocationGranularity(size_t *n, const Properties *wanted, U option) {
     if (wanted->type == UNCACHED && getenv("TIDEGATE_OVER_CUDA_NAMED")) return INVALID;
     Properties made = pinned(*wanted);

@@ -24,7 +24,11 @@ unsafe fn device(prop: *const sys::CUmemAllocationProp) -> Result<i32, i32> {
         return Err(codes::INVALID_VALUE);
     }
     // SAFETY: the caller's promise.
-    let id = unsafe { (*prop).location.id };
+    let (id, reserved) = unsafe { ((*prop).location.id, (*prop).allocFlags.reserved) };
+    // The driver of a GPU refuses this, too, so a program must not leave these bytes as they were.
+    if reserved != [0; 4] {
+        return Err(codes::INVALID_VALUE);
+    }
     match (0..Settings::get().devices).contains(&id) {
         true => Ok(id),
         false => Err(codes::INVALID_DEVICE),
