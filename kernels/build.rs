@@ -1,9 +1,8 @@
-//! Makes the constants that hold the PTX of the device sources beside this file.
+//! Makes the constants that hold the device sources beside this file, with their PTX and their code objects.
 //!
-//! The committed PTX is what a build embeds, so that none needs CUDA. Where an nvcc of CUDA 13.0 is found, it compiles
-//! the sources anew: whoever edits a `.cu` runs what he wrote, without a step between. Exactly 13.0, because newer ones
-//! write PTX that a 580 driver does not load. No failure in here fails the build: it warns, and the committed PTX is
-//! embedded.
+//! A build embeds the committed PTX and code objects, so it needs neither CUDA nor ROCm. If an nvcc of CUDA 13.0 is
+//! found, it compiles the PTX anew, so that an edit of a `.cu` takes effect at once. It must be 13.0, because newer
+//! ones write PTX that a 580 driver does not load. If nvcc fails, the build warns, and embeds the committed PTX.
 //!
 //! nvcc is looked for in `NVCC` (its path; empty: do not look), `CUDA_HOME/bin`, `CUDA_PATH/bin`, and on `PATH`. An
 //! nvcc that comes onto `PATH` later is noticed when a source changes.
@@ -71,7 +70,7 @@ fn find_nvcc() -> Option<Nvcc> {
         let path = PathBuf::from(path);
         let version = version(&path);
         if version.is_none() {
-            // Found by itself it would be passed over in silence; but this one was asked for.
+            // Another nvcc that is found is passed over in silence. But the user asked for this one.
             println!(
                 "cargo::warning=NVCC is not an nvcc of CUDA 13.0: {}",
                 path.display()

@@ -2,8 +2,9 @@
 //!
 //! A program for AMD's GPUs differs from one for NVIDIA's by its prelude: compare the first lines of
 //! `examples/ring_gpu.rs`. Its [`Code`](crate::kernel::Code) has code objects: one for each architecture
-//! (`hipcc --genco`), or a bundle of them. Each GPU is used by one process of a job. Other libraries
-//! of the process must not use HIP's null stream, which would wait for the streams here.
+//! (`hipcc --genco`), or a bundle of them. For other architectures AMD's compiler makes one of the source at run time.
+//! One process of a job uses each GPU. Other libraries of the process must not use HIP's null stream, which would wait
+//! for the streams here.
 //! [`guide::gpus`](crate::guide::gpus) says the rest.
 //!
 //! ```no_run

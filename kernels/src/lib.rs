@@ -1,8 +1,9 @@
 //! The device sources of `kernels/`, as [`Code`] for the GPUs of NVIDIA and of AMD.
 //!
-//! There is one constant for each source: [`BATCH`] is `kernels/batch.cu`. It has PTX for NVIDIA GPUs, and a code object,
-//! which is machine code, for each kind of AMD GPU. There is also one constant for each PTX file. `BATCH_PTX` is for every
-//! GPU from compute capability 8.0 on, and `BATCH_SM_90_PTX` is the same source for 9.0 and beyond.
+//! There is one constant for each source: [`BATCH`] is `kernels/batch.cu`. It has PTX for NVIDIA GPUs, code objects,
+//! which are machine code, for some AMD GPUs, and the source for the others. There is also one constant for each PTX
+//! file. `BATCH_PTX` is for every GPU from compute capability 8.0 on. `BATCH_SM_90_PTX` is the same source for 9.0 and
+//! beyond.
 //!
 //! The constants hold the committed files, so that a build needs neither CUDA nor ROCm. If CUDA 13.0 is installed, the PTX
 //! is the output of its nvcc ([`NVCC`] says which). There are no cubins, because the driver compiles PTX in milliseconds

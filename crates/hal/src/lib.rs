@@ -7,8 +7,9 @@
 //! - [`nic`]: what reaches peers whose memory cannot be mapped;
 //! - [`control`]: how ranks meet.
 //!
-//! The other modules serve these. [`code`] is what a device loads. [`far`] is for transports that stand in for mapped memory, such as windows of MPI.
-//! The engines of NICs share [`armed`] (the programs of a queue) and [`slots`] (the accounting of trigger slots).
+//! The other modules serve these. [`code`] is what a device loads. [`far`] is for transports that stand in for mapped
+//! memory, such as windows of MPI. The engines of NICs share [`armed`] (the programs of a queue) and [`slots`] (the
+//! accounting of trigger slots).
 //! [`ids`] names windows, [`site`] records the line of the program that made a call, and [`process`] keeps `fork` from
 //! copying what must not be copied.
 //!

@@ -1,6 +1,6 @@
 //! Code for architectures that no code object is for: the source is compiled at run time, by AMD's compiler.
 //!
-//! The committed code objects pass a check of their memory order, which this code does not. It is as good as the
+//! The committed code objects pass a check of their memory order. Nothing checks this code, so it is as good as the
 //! compiler that is there.
 
 use std::collections::HashMap;
@@ -13,24 +13,26 @@ use tidegate_hal::lock;
 /// The header that programs include.
 const HEADER: &str = "tidegate.cuh";
 
-/// Compiled code, by architecture and text.
-type Cache = HashMap<(String, String), Arc<[u8]>>;
+/// Compiled code, by the architecture, and the texts of the source and its headers.
+type Cache = HashMap<(String, Vec<String>), Arc<[u8]>>;
 
-/// Compiles a source for an architecture: once in a process.
+/// Compiles a source for an architecture, once in a process. Other threads wait meanwhile: they mostly ask for the same
+/// code.
 ///
 /// # Errors
 ///
-/// No compiler, or its messages.
+/// [`CompilerError`]: there is no compiler, or it refuses the source.
 pub(crate) fn compiled(
     source: &SourceText<'_>,
     architecture: &str,
 ) -> Result<Arc<[u8]>, CompilerError> {
     static CACHE: Mutex<Option<Cache>> = Mutex::new(None);
     let headers = source.headers.iter().flat_map(|(name, text)| [name, text]);
-    let text: String = [&source.text].into_iter().chain(headers).copied().collect();
+    let texts = [&source.text].into_iter().chain(headers);
+    let texts = texts.map(ToString::to_string).collect();
     let mut cache = lock(&CACHE);
     let cache = cache.get_or_insert_default();
-    let key = (architecture.to_owned(), text);
+    let key = (architecture.to_owned(), texts);
     if let Some(code) = cache.get(&key) {
         return Ok(code.clone());
     }

@@ -21,7 +21,7 @@ use crate::code::CodeObject;
 pub(crate) struct HipDriver {
     pub(crate) hip: &'static hip::Driver,
     pub(crate) ordinal: i32,
-    /// The UUIDs of all GPUs that the process may see, by their numbers.
+    /// What tells each GPU that the process may see from all others, by their numbers: a UUID, or its place.
     pub(crate) devices: Vec<[u8; 16]>,
     /// The address of the pool for memory of this process (`hipMemPool_t`).
     pub(crate) pool: usize,

@@ -48,7 +48,7 @@ const BYTES: usize = 96;
 pub(crate) struct Record {
     /// The name of the memory.
     pub(crate) handle: [u8; 64],
-    /// The UUID of its device.
+    /// What tells its device from all others.
     pub(crate) device: [u8; 16],
     /// How far behind the beginning of the named memory it begins.
     pub(crate) offset: u64,

@@ -134,11 +134,11 @@ impl Program<'_> {
         read: unsafe extern "C" fn(hiprtcProgram, *mut c_char) -> hiprtcResult,
     ) -> Result<Vec<u8>, hiprtcResult> {
         let mut bytes = 0;
-        // SAFETY: the program is live; one number is written.
+        // SAFETY: `create_program` made the program, which `drop` destroys; one number is written, to one that lives.
         told(unsafe { size(self.raw, &mut bytes) })?;
         let mut read_bytes = vec![0_u8; bytes];
         if bytes > 0 {
-            // SAFETY: the program is live, and there is room for as many bytes as it says.
+            // SAFETY: the program is live, as above. There is room for as many bytes as it has just said.
             told(unsafe { read(self.raw, read_bytes.as_mut_ptr().cast()) })?;
         }
         Ok(read_bytes)
@@ -184,7 +184,7 @@ impl Compiler {
     ///
     /// # Errors
     ///
-    /// [`CompilerError::Refused`], with the compiler's messages.
+    /// [`CompilerError::Refused`], with the compiler's messages. [`CompilerError::Zero`] if a text has a zero byte.
     pub fn compile(
         &self,
         name: &str,
