@@ -97,7 +97,7 @@ amd_gpus() { # the name of each GPU, a line each
 describe_amd() {
     uname -a
     cat /etc/os-release /opt/rocm/.info/version /sys/module/amdgpu/version 2>/dev/null
-    ldconfig -p | grep amdhip64
+    ldconfig -p | grep 'amdhip64\|hiprtc'
     env | grep '^HIP\|^ROCR\|^HSA\|^GPU_'
     local question
     for question in rocminfo 'rocm-smi --showtopo' 'amd-smi topology' 'amd-smi version'; do

@@ -52,8 +52,22 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The code together with its source. If no form suits a device, the source is compiled at run time, if that is
-    /// possible: for AMD GPUs, by a `libhiprtc`.
+    /// The code together with its source. If no form suits an AMD GPU, `libhiprtc` compiles the source when the code is
+    /// loaded. Other devices do not use it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_hal::code::{Code, SourceText};
+    ///
+    /// const SOURCE: SourceText = SourceText {
+    ///     name: "kernels.cu",
+    ///     text: "extern \"C\" __global__ void nothing() {}",
+    ///     headers: &[],
+    /// };
+    /// const CODE: Code = Code::new(&[]).with_source(SOURCE);
+    /// assert_eq!(CODE.source().map(|source| source.name), Some("kernels.cu"));
+    /// ```
     pub const fn with_source(self, source: SourceText<'a>) -> Self {
         Code {
             source: Some(source),
@@ -61,7 +75,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// The source.
+    /// The source, if the code has one.
     pub const fn source(&self) -> Option<&SourceText<'a>> {
         self.source.as_ref()
     }
@@ -76,7 +90,7 @@ impl<'a> Code<'a> {
         self.forms
     }
 
-    /// The form of a target.
+    /// The form of a target; `None` if there is none of this very name.
     pub fn form(&self, target: &str) -> Option<&'a [u8]> {
         let form = self.forms.iter().find(|(of, _)| *of == target);
         form.map(|(_, bytes)| *bytes)

@@ -139,6 +139,16 @@ tidegate_gpu::vendor! {
 
 impl Hip {
     /// The GPU's architecture, with its features: `gfx942:sramecc+:xnack-`. Code objects are made for one of these.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::hip::prelude::*;
+    ///
+    /// fn describe(world: &World) {
+    ///     println!("rank {} has a GPU of {}", world.rank(), world.device().architecture());
+    /// }
+    /// ```
     pub fn architecture(&self) -> &'static str {
         &self.0.driver::<driver::HipDriver>().architecture
     }

@@ -65,7 +65,7 @@ pub(crate) enum Act {
     Wait,
 }
 
-/// The calls whose batches ranks wait for each other in.
+/// The calls in whose batches ranks wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum EpochCall {
     Post,

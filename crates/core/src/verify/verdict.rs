@@ -189,8 +189,8 @@ pub enum Flaw {
     Unbalanced(Box<Unbalanced>),
 }
 
-/// A word that gets more or fewer signals than waits in a replay. The difference grows with each replay, until a wait has
-/// no signal, of this word or of the one that answers it.
+/// A word that gets more or fewer signals than waits in a replay. The difference grows with each replay. In the end a
+/// wait lacks its signal: a wait for this word, or one for the word in the other direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unbalanced {
