@@ -17,7 +17,8 @@ use tidegate::hip::prelude::*;
 /// Numbers of each rank.
 const LEN: usize = 1000;
 
-/// The device code: PTX for NVIDIA GPUs, and a code object for each kind of AMD GPU. `cargo xtask kernels` makes them.
+/// The device code: PTX for NVIDIA GPUs, code objects for four kinds of AMD GPU, and the source, which is compiled at run
+/// time for others. `cargo xtask kernels` makes the PTX and the code objects.
 const CODE: Code = code!("../kernels/examples", gfx90a, gfx942, gfx950, gfx1100);
 
 tidegate::kernel! {

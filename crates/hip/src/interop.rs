@@ -46,7 +46,7 @@ tidegate_gpu::interop! {
         ///
         /// /// Adopts a stream of another library, which its owner destroys.
         /// fn adopt<T: Send + Sync + 'static>(world: &World, raw: *mut c_void, owner: Arc<T>) -> Result<UnboundStream<Hip>> {
-        ///     // SAFETY: it has a mask, and is alive as long as the owner, who enqueues nothing there.
+        ///     // SAFETY: it has a mask, and is alive as long as the owner, which enqueues nothing there.
         ///     unsafe { world.adopt_stream("theirs", |gpu, config| HipStream::adopt(gpu, raw.cast(), owner, config)) }
         /// }
         /// ```
