@@ -17,8 +17,8 @@
 // Clang (up to 22, at least) leaves out some waits of a release. It does not await the write-back of the cache where
 // it knows of no access of this thread. On gfx11 it forgets a store of the round before in a loop. And on gfx9 a
 // barrier of the block does not await the stores of the other waves, so one thread's release would not cover them.
-// `drain` awaits all of these. On gfx11 a release is nothing but waits. So there `drain` replaces the compiler's fence,
-// which would wait a second time.
+// `drain` awaits all of these. On gfx10 and gfx11 a release is nothing but waits. So there `drain` replaces the compiler's
+// fence, which would wait a second time.
 
 // Threads of a wave, which go on together.
 #if defined(__GFX9__)
