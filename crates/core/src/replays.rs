@@ -6,8 +6,12 @@
 //! order, equally often. Each rank notes its *runs*: a recording, and how many times it was replayed until another one
 //! came. It keeps the last runs, and a hash of those before. If a wait is reported as long, the reporter compares the
 //! runs of all ranks, and names the first difference.
+//!
+//! Recordings that share no stream may come in any order. So runs are kept for each *chain*: the streams that proved
+//! recordings have joined. Its name is the number of the first recording. If two ranks have proved different recordings
+//! on a chain, it tells nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
@@ -15,8 +19,12 @@ use tidegate_hal::site::CallSite;
 
 use crate::ground::ending;
 
-/// How many runs are kept.
+/// How many runs of a chain are kept.
 const KEPT: usize = 16;
+/// How many chains are kept: those that were used last.
+const CHAINS: usize = 64;
+/// How many chains a message has.
+const TOLD: usize = 4;
 /// The most bytes of a place.
 const PLACE: usize = 120;
 
@@ -33,6 +41,18 @@ pub(crate) struct Proved {
 #[derive(Default)]
 pub(crate) struct Replays {
     proved: u64,
+    /// The chains, the last used one at the end.
+    chains: Vec<Chain>,
+}
+
+/// The runs of streams that proved recordings have joined.
+#[derive(Default)]
+struct Chain {
+    streams: Vec<usize>,
+    /// The number of the recording that made it.
+    name: u64,
+    /// A hash of the recordings that were proved on it.
+    proofs: u64,
     kept: VecDeque<(Proved, u64)>,
     /// How many runs there were before those that are kept, and their hash.
     first: u64,
@@ -40,8 +60,13 @@ pub(crate) struct Replays {
 }
 
 /// The runs of a rank, in a message.
+pub(crate) type Runs = Vec<ChainRuns>;
+
+/// The runs of a chain, in a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Runs {
+pub(crate) struct ChainRuns {
+    name: u64,
+    proofs: u64,
     first: u64,
     before: u64,
     runs: Vec<Run>,
@@ -62,20 +87,54 @@ fn fold(before: u64, number: u64, times: u64) -> u64 {
 }
 
 impl Replays {
-    /// The number for a recording that all ranks have just proved.
-    pub(crate) fn proved(&mut self, site: CallSite) -> Proved {
+    /// The number for a recording of these streams that all ranks have just proved.
+    pub(crate) fn proved(&mut self, streams: &[usize], site: CallSite) -> Proved {
         self.proved += 1;
-        Proved {
-            number: self.proved,
-            site,
+        let number = self.proved;
+        let is_of = |chain: &Chain| chain.streams.iter().any(|it| streams.contains(it));
+        let chains = std::mem::take(&mut self.chains).into_iter();
+        let (mut met, others): (Vec<_>, Vec<_>) = chains.partition(is_of);
+        self.chains = others;
+        let mut chain = match met.len() {
+            1 => met.remove(0),
+            _ => Chain {
+                name: number,
+                streams: met.into_iter().flat_map(|chain| chain.streams).collect(),
+                ..Chain::default()
+            },
+        };
+        chain.streams.extend(streams);
+        chain.streams.sort_unstable();
+        chain.streams.dedup();
+        chain.proofs = fold(chain.proofs, number, 1);
+        if self.chains.len() == CHAINS {
+            self.chains.remove(0);
+        }
+        self.chains.push(chain);
+        Proved { number, site }
+    }
+
+    /// Notes replays of a recording of this stream (and maybe of another).
+    pub(crate) fn note(&mut self, recording: Proved, stream: usize, times: u64) {
+        let is_of = |chain: &Chain| chain.streams.contains(&stream);
+        let Some(at) = self.chains.iter().rposition(is_of) else {
+            return;
+        };
+        self.chains[at..].rotate_left(1);
+        if let Some(chain) = self.chains.last_mut().filter(|_| times > 0) {
+            chain.note(recording, times);
         }
     }
 
-    /// Notes replays of a recording.
-    pub(crate) fn note(&mut self, recording: Proved, times: u64) {
-        if times == 0 {
-            return;
-        }
+    /// The runs, for the other ranks.
+    pub(crate) fn runs(&self) -> Runs {
+        let last = self.chains.iter().rev().take(TOLD);
+        last.map(Chain::runs).collect()
+    }
+}
+
+impl Chain {
+    fn note(&mut self, recording: Proved, times: u64) {
         match self.kept.back_mut() {
             Some((last, sum)) if last.number == recording.number => *sum += times,
             _ => {
@@ -90,14 +149,15 @@ impl Replays {
         }
     }
 
-    /// The runs, for the other ranks.
-    pub(crate) fn runs(&self) -> Runs {
+    fn runs(&self) -> ChainRuns {
         let run = |(recording, times): &(Proved, u64)| Run {
             number: recording.number,
             times: *times,
             site: ending(&recording.site.to_string(), PLACE),
         };
-        Runs {
+        ChainRuns {
+            name: self.name,
+            proofs: self.proofs,
             first: self.first,
             before: self.before,
             runs: self.kept.iter().map(run).collect(),
@@ -105,7 +165,7 @@ impl Replays {
     }
 }
 
-impl Runs {
+impl ChainRuns {
     fn end(&self) -> u64 {
         self.first + self.runs.len() as u64
     }
@@ -123,7 +183,7 @@ impl Runs {
 }
 
 /// How a difference between two ranks begins.
-fn difference(one: &Runs, two: &Runs) -> Option<String> {
+fn difference(one: &ChainRuns, two: &ChainRuns) -> Option<String> {
     let (first, end) = (one.first.max(two.first), one.end().min(two.end()));
     if first <= end && one.hash(first) != two.hash(first) {
         return Some("long ago".to_owned());
@@ -133,10 +193,10 @@ fn difference(one: &Runs, two: &Runs) -> Option<String> {
             return false;
         };
         // A run that is a rank's last one may go on.
-        let less = |a: &Run, b: &Run, of: &Runs| a.times < b.times && of.end() > at + 1;
+        let less = |a: &Run, b: &Run, of: &ChainRuns| a.times < b.times && of.end() > at + 1;
         a.number != b.number || less(a, b, one) || less(b, a, two)
     })?;
-    let run = |of: &Runs| {
+    let run = |of: &ChainRuns| {
         let Run {
             number,
             times,
@@ -148,15 +208,24 @@ fn difference(one: &Runs, two: &Runs) -> Option<String> {
 }
 
 /// The first difference between what ranks have replayed, for people.
-///
-/// If any two ranks differ, the rank that has come farthest differs from one of them.
 pub(crate) fn differ<'a>(all: impl Iterator<Item = (usize, &'a Runs)>) -> Option<String> {
-    let all: Vec<_> = all.collect();
-    let last = |runs: &Runs| runs.runs.last().map_or(0, |run| run.times);
+    let mut chains: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (rank, runs) in all {
+        for chain in runs {
+            let of = chains.entry((chain.name, chain.proofs)).or_default();
+            of.push((rank, chain));
+        }
+    }
+    chains.values().find_map(|all| differ_in_chain(all))
+}
+
+/// If any two ranks differ, the rank that has come farthest differs from one of them.
+fn differ_in_chain(all: &[(usize, &ChainRuns)]) -> Option<String> {
+    let last = |runs: &ChainRuns| runs.runs.last().map_or(0, |run| run.times);
     let farthest = *all
         .iter()
         .max_by_key(|(_, runs)| (runs.end(), last(runs)))?;
-    let differs = |(_, runs): &&(usize, &Runs)| difference(farthest.1, runs).is_some();
+    let differs = |(_, runs): &&(usize, &ChainRuns)| difference(farthest.1, runs).is_some();
     let mut pair = [farthest, *all.iter().find(differs)?];
     pair.sort_by_key(|(rank, _)| *rank);
     let [(one, first), (two, second)] = pair;
@@ -172,15 +241,24 @@ mod tests {
 
     use super::*;
 
-    /// The runs of a rank that replays these recordings.
+    /// The stream of all recordings but the last.
+    const STREAM: usize = 7;
+    /// A recording of another stream.
+    const ALONE: u64 = 100;
+
+    /// The runs of a rank that proves many recordings, and replays these.
     fn runs(all: &[(u64, u64)]) -> Runs {
         let mut replays = Replays::default();
+        let of = |number: u64| if number == ALONE { STREAM + 1 } else { STREAM };
+        for number in 1..=100 {
+            replays.proved(&[of(number)], Location::caller());
+        }
         for (number, times) in all {
             let recording = Proved {
                 number: *number,
                 site: Location::caller(),
             };
-            replays.note(recording, *times);
+            replays.note(recording, of(*number), *times);
         }
         replays.runs()
     }
@@ -210,6 +288,36 @@ mod tests {
         // Replaying something no times is nothing.
         assert_eq!(differs(&[(1, 3), (2, 0), (1, 2)], &[(1, 5)]), None);
         assert_eq!(differs(&[(2, 0), (1, 5)], &[(1, 5)]), None);
+    }
+
+    #[test]
+    fn recordings_that_share_no_stream_come_in_any_order() {
+        assert_eq!(differs(&[(1, 3), (ALONE, 2)], &[(ALONE, 2), (1, 3)]), None);
+        let text = differs(&[(1, 3), (ALONE, 2)], &[(ALONE, 2), (2, 3)]).unwrap();
+        assert!(text.contains("number 1, "), "{text}");
+    }
+
+    #[test]
+    fn a_recording_of_two_streams_joins_them() {
+        let of = |order: [usize; 2], join: bool| {
+            let mut replays = Replays::default();
+            let site = Location::caller();
+            let all = [5, 6].map(|stream| (replays.proved(&[stream], site), stream));
+            if join {
+                replays.proved(&[5, 6], site);
+            }
+            for at in order {
+                replays.note(all[at].0, all[at].1, 1);
+            }
+            replays.runs()
+        };
+        for join in [false, true] {
+            let (one, two) = (of([0, 1], join), of([1, 0], join));
+            assert_eq!(differ([(0, &one), (1, &two)].into_iter()).is_some(), join);
+        }
+        // Ranks that have proved different recordings cannot be compared.
+        let (one, two) = (of([0, 1], true), of([1, 0], false));
+        assert_eq!(differ([(0, &one), (1, &two)].into_iter()), None);
     }
 
     #[test]

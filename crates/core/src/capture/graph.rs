@@ -15,7 +15,7 @@ use crate::error::{CaptureError, Error, Rejected, Result};
 use crate::myself::Script;
 use crate::place::Brand;
 use crate::replays::Proved;
-use crate::stream::{Noted, NotedStep, RecordedArms, Stream};
+use crate::stream::{Noted, NotedStep, RecordedArms, Stream, home_number};
 
 pub(super) type RawGraph<D> = <<D as Device>::Stream as tidegate_hal::device::Stream>::Graph;
 
@@ -238,7 +238,8 @@ impl<'s, D: Device> Graph<'s, D> {
             self.script.done(times);
             self.epochs.took(times);
             if let Some(proved) = self.proved.get() {
-                stream.world().replayed(*proved, times);
+                let stream_number = home_number(stream);
+                (stream.world()).replayed(*proved, stream_number, times);
             }
             Ok(())
         })

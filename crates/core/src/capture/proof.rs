@@ -13,9 +13,9 @@ use super::graph::{Graph, PairGraph};
 use crate::epochs::Epochs;
 #[cfg(doc)]
 use crate::error::Error;
-use crate::error::{Result, SlotName, WindowName};
+use crate::error::{Result, WindowName};
 use crate::half_kind::HalfKind;
-use crate::stream::{NotedStep, Stream};
+use crate::stream::{NotedStep, Stream, home_number};
 use crate::verify::{Act, Before, Item, NotPut, Op, Record, Signal, Verdict, Work, verdict};
 use crate::world::World;
 
@@ -57,13 +57,19 @@ impl<'s, D: Device> Graph<'s, D> {
     /// ```
     #[track_caller]
     pub fn verify(&self, stream: &Stream<'s, D>) -> Result<Verdict> {
-        self.agree(stream.world(), &[stream.name()], Location::caller())
+        let streams = [(stream.name(), home_number(stream))];
+        self.agree(stream.world(), &streams, Location::caller())
     }
 
-    /// Tells all ranks what this one has recorded on streams of these names, and makes the check.
-    fn agree(&self, world: &World<D>, streams: &[&str], site: CallSite) -> Result<Verdict> {
+    /// Tells all ranks what this one has recorded on streams of these names and numbers, and makes the check.
+    fn agree(
+        &self,
+        world: &World<D>,
+        streams: &[(&str, usize)],
+        site: CallSite,
+    ) -> Result<Verdict> {
         let mut builder = Builder::default();
-        builder.record.streams = streams.iter().map(|&name| name.to_owned()).collect();
+        builder.record.streams = streams.iter().map(|(name, _)| (*name).to_owned()).collect();
         // A half whose batches were recorded has epochs in the recording.
         (self.epochs.halves()).for_each(|half| builder.window(half.window()));
         for (stream, step) in &self.steps {
@@ -76,7 +82,8 @@ impl<'s, D: Device> Graph<'s, D> {
         let verdict = verdict(&agreement.gather(what, &bytes)?)?;
         if matches!(verdict, Verdict::Proved(_)) {
             // No other thread verifies at this time, so the number is the same on all ranks.
-            let proved = world.proved(site);
+            let numbers: Vec<_> = streams.iter().map(|(_, number)| *number).collect();
+            let proved = world.proved(&numbers, site);
             self.proved.get_or_init(|| proved);
         }
         Ok(verdict)
@@ -109,7 +116,10 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
     /// ```
     #[track_caller]
     pub fn verify(&self, stream: &Stream<'s, D>, other: &Stream<'t, D>) -> Result<Verdict> {
-        let streams = [stream.name(), other.name()];
+        let streams = [
+            (stream.name(), home_number(stream)),
+            (other.name(), home_number(other)),
+        ];
         (self.one).agree(stream.world(), &streams, Location::caller())
     }
 }
@@ -122,8 +132,10 @@ struct Builder {
     sites: HashMap<CallSite, u32>,
     /// The batches that are known, by address. The graph keeps them. None for a batch that neither adds nor waits.
     batches: HashMap<*const Batch, Option<u32>>,
-    /// The lines that leave slots as they were, and the address of the list of those slots.
-    unput: HashSet<(WindowId, CallSite, *const SlotName)>,
+    /// The same, by what they do.
+    lanes: HashMap<Vec<Vec<Op>>, u32>,
+    /// The lines that leave slots as they were, with the numbers of those slots.
+    unput: HashSet<(WindowId, CallSite, Vec<u32>)>,
     /// For each window and peer, whether the inbox waits in the recording before it posts: then it was exposed at first.
     unwaited: HashMap<(WindowId, u32), bool>,
     /// For each barrier, the ranks that this one tells that it has come, or that it waits for.
@@ -158,7 +170,8 @@ impl Builder {
                 Work::Batch { call, site, batch }
             }
             NotedStep::Unput(window, slots, site) => {
-                if !self.unput.insert((*window, *site, slots.as_ptr())) {
+                let numbers = slots.iter().map(|slot| slot.index).collect();
+                if !self.unput.insert((*window, site, numbers)) {
                     return;
                 }
                 let unput = NotPut {
@@ -184,8 +197,10 @@ impl Builder {
         let lanes = self.lanes(batch);
         let batches = &mut self.record.batches;
         let number = (!lanes.is_empty()).then(|| {
-            batches.push(lanes);
-            batches.len() as u32 - 1
+            *self.lanes.entry(lanes).or_insert_with_key(|lanes| {
+                batches.push(lanes.clone());
+                batches.len() as u32 - 1
+            })
         });
         self.batches.insert(at, number);
         number

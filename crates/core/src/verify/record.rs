@@ -48,7 +48,7 @@ pub(crate) enum Work {
 }
 
 /// A step of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Op {
     pub(crate) act: Act,
     /// The index of the window.
@@ -59,7 +59,7 @@ pub(crate) struct Op {
     pub(crate) awaited: Signal,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Act {
     Add,
     Wait,

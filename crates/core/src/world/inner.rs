@@ -330,13 +330,13 @@ impl<D: Device> World<D> {
     }
 
     /// Gives a recording that all ranks have proved a number, which is the same on all of them.
-    pub(crate) fn proved(&self, site: CallSite) -> Proved {
-        lock(&self.inner.replays).proved(site)
+    pub(crate) fn proved(&self, streams: &[usize], site: CallSite) -> Proved {
+        lock(&self.inner.replays).proved(streams, site)
     }
 
-    /// Notes replays of a proved recording.
-    pub(crate) fn replayed(&self, recording: Proved, times: u64) {
-        lock(&self.inner.replays).note(recording, times);
+    /// Notes replays of a proved recording of this stream.
+    pub(crate) fn replayed(&self, recording: Proved, stream: usize, times: u64) {
+        lock(&self.inner.replays).note(recording, stream, times);
     }
 
     /// A reference for those that must not keep the rank in the job.

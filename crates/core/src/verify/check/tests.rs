@@ -6,10 +6,7 @@ use tidegate_hal::ids::{TeamId, WindowId};
 
 use super::super::record::{Act, Before, EpochCall, Item, Op, Record, Signal, Work};
 use super::*;
-
-#[path = "../../../../../tests/common/random.rs"]
-mod random;
-use random::Rng;
+use crate::random::Rng;
 
 fn window(number: u32) -> WindowId {
     (0..number).fold(WindowId::first(TeamId::WORLD), |id, _| id.next())
