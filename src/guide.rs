@@ -34,6 +34,7 @@ pages! {
     clusters = "clusters.md";
     environment = "environment.md";
     verify = "verify.md";
+    tools = "tools.md";
     troubleshooting = "troubleshooting.md";
     internals = "internals.md";
 }

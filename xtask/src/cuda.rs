@@ -188,6 +188,9 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
     all.push(over(cmd(
         "cargo test -p tidegate --test jobs -- --ignored examples::",
     )));
+    all.push(over(cmd(
+        "cargo test -p tidegate-cli --test program -- --ignored info::",
+    )));
     let rows = FACES.iter().filter(|(.., tier)| *tier <= scope.tier);
     all.extend(rows.map(|(gpus, grid, more, _)| {
         let faces = faces(scope, "cuda", grid, more);

@@ -6,7 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Tests use these to name a variable that has no meaning.
-const NO_VARIABLES: [&str; 2] = ["TIDEGATE_DEFAULT", "TIDEGATE_NO_SUCH_VARIABLE"];
+const NO_VARIABLES: [&str; 6] = [
+    "TIDEGATE_DEFAULT",
+    "TIDEGATE_ENGIN",
+    "TIDEGATE_GPU_GATE",
+    "TIDEGATE_HEARTBEAT",
+    "TIDEGATE_NO_SUCH_VARIABLE",
+    "TIDEGATE_RUOTE",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -35,12 +35,15 @@ use crate::ends::Ends;
 use crate::error::BootError;
 use crate::inherit::why_taken;
 use crate::launchers::session::HeldStore;
-use crate::variables::{NODE, Text, address_of, bad, number, place, secret, text};
+use crate::variables::{NODE, Text, address_of, bad, place, secret, text, within};
 use crate::wire::NodeId;
 use hmac_sha256::Hash;
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
+use tidegate_hal::variables::{
+    HEARTBEAT_MS, JOB_ID, MASTER_PORT, RENDEZVOUS_TIMEOUT, SILENCE_MS, Variable,
+};
 
 /// The configuration with which a rank joins its job. [`Config::new`] and [`Config::from_env`] make it. A limit that is
 /// too long to be reached, such as [`Duration::MAX`], means no limit.
@@ -155,7 +158,7 @@ impl Config {
         };
         if size > 1 {
             let host = required("MASTER_ADDR")?;
-            let port = number("MASTER_PORT", &required("MASTER_PORT")?, 1, 65535)?;
+            let port = within(&MASTER_PORT, &required(MASTER_PORT.name)?)?;
             config.address = address_of(&host, port as u16);
             config.secret = secret(&text)?.ok_or(BootError::NoSecret)?;
         }
@@ -166,20 +169,21 @@ impl Config {
     /// Reads the settings that do not depend on the launcher.
     pub(crate) fn read_settings(&mut self, text: &Text<'_>) -> Result<(), BootError> {
         let config = self;
-        config.job_id = text("TIDEGATE_JOB_ID")?.unwrap_or_default();
+        config.job_id = text(JOB_ID.name)?.unwrap_or_default();
         config.node = text(NODE)?;
-        let duration = |name, unit: Duration, default: Duration, least| match text(name)? {
-            Some(value) => Ok(unit * number(name, &value, least, 86_400_000)? as u32),
-            None => Ok(default),
-        };
+        let duration =
+            |variable: &Variable, unit: Duration, default: Duration| match text(variable.name)? {
+                Some(value) => Ok(unit * within(variable, &value)? as u32),
+                None => Ok(default),
+            };
         let (second, millisecond) = (Duration::from_secs(1), Duration::from_millis(1));
-        config.timeout = duration("TIDEGATE_RENDEZVOUS_TIMEOUT", second, config.timeout, 1)?;
-        config.heartbeat = duration("TIDEGATE_HEARTBEAT_MS", millisecond, config.heartbeat, 10)?;
-        config.silence = duration("TIDEGATE_SILENCE_MS", millisecond, config.silence, 100)?;
+        config.timeout = duration(&RENDEZVOUS_TIMEOUT, second, config.timeout)?;
+        config.heartbeat = duration(&HEARTBEAT_MS, millisecond, config.heartbeat)?;
+        config.silence = duration(&SILENCE_MS, millisecond, config.silence)?;
         if config.silence < 3 * config.heartbeat {
             let value = config.silence.as_millis().to_string();
             let expected = "it must be at least three intervals of TIDEGATE_HEARTBEAT_MS";
-            return Err(bad("TIDEGATE_SILENCE_MS", &value, expected));
+            return Err(bad(SILENCE_MS.name, &value, expected));
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 /// The variable that names the inherited file.
-pub const ENDS_FD: &str = "TIDEGATE_ENDS_FD";
+pub const ENDS_FD: &str = tidegate_hal::variables::ENDS_FD.name;
 
 /// The bytes of a word. It is the number of a rank plus 1, or 0.
 const WORD: usize = size_of::<u32>();

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate_hal::tell;
 
 /// The variable that names the inherited descriptor and its socket.
-pub const LISTEN_FD: &str = "TIDEGATE_LISTEN_FD";
+pub const LISTEN_FD: &str = tidegate_hal::variables::LISTEN_FD.name;
 
 /// Whether this process has taken the descriptor.
 static TAKEN: AtomicBool = AtomicBool::new(false);

@@ -8,5 +8,5 @@ pub use crate::loopback::loopback;
 pub use crate::process::in_words;
 pub use crate::ready::Awaited;
 pub use crate::secret::{hex, random};
-pub use crate::variables::{ADDRESS, DEVICE, NODE, RANKS_HERE, SECRET, address_of, number};
+pub use crate::variables::{ADDRESS, DEVICE, NODE, RANKS_HERE, SECRET, address_of, within};
 pub use crate::wire::MAX_RANKS;

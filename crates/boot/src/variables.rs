@@ -8,21 +8,22 @@ use crate::error::BootError;
 use crate::wire::MAX_RANKS;
 use std::ffi::OsString;
 use std::net::IpAddr;
+use tidegate_hal::variables::{self, Variable};
 
 /// The variable with the address of this node that NICs use.
-pub const ADDRESS: &str = "TIDEGATE_ADDRESS";
+pub const ADDRESS: &str = variables::ADDRESS.name;
 
 /// The variable with the name of the node.
-pub const NODE: &str = "TIDEGATE_NODE";
+pub const NODE: &str = variables::NODE.name;
 
 /// The variable that says which of the machine's devices a rank takes.
-pub const DEVICE: &str = "TIDEGATE_DEVICE";
+pub const DEVICE: &str = variables::DEVICE.name;
 
 /// The variable that says how many ranks share the processors that a rank may use, on whatever nodes they are.
-pub const RANKS_HERE: &str = "TIDEGATE_RANKS_HERE";
+pub const RANKS_HERE: &str = variables::RANKS_HERE.name;
 
 /// The variable with the secret of the job.
-pub const SECRET: &str = "TIDEGATE_SECRET";
+pub const SECRET: &str = variables::SECRET.name;
 
 /// The address of this node that NICs use, as the source of what they send, and to listen at: `TIDEGATE_ADDRESS`.
 /// `None`: NICs choose.
@@ -94,7 +95,12 @@ pub(crate) fn bad(name: &'static str, value: &str, expected: &str) -> BootError 
 }
 
 /// The number in a variable, within limits.
-pub fn number(name: &'static str, value: &str, least: u64, most: u64) -> Result<u64, BootError> {
+pub(crate) fn number(
+    name: &'static str,
+    value: &str,
+    least: u64,
+    most: u64,
+) -> Result<u64, BootError> {
     match value.trim().parse::<u64>() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
         _ => Err(bad(
@@ -103,6 +109,12 @@ pub fn number(name: &'static str, value: &str, least: u64, most: u64) -> Result<
             &format!("it must be a number from {least} to {most}"),
         )),
     }
+}
+
+/// The number in a variable, within the variable's limits.
+pub fn within(variable: &Variable, value: &str) -> Result<u64, BootError> {
+    let (least, most) = variable.limits();
+    number(variable.name, value, least, most)
 }
 
 /// Rank and size, if both are set.

@@ -1,25 +1,24 @@
 //! The command line of the launcher.
 
-use super::bed::BedArgs;
-use super::bind::Bind;
 use super::error::LaunchError;
-use super::hosts::{Hosts, agent};
-use super::job::{Input, Job, Output};
-use super::nodes::Nodes;
-use super::outcome::Outcome;
+use super::hosts::agent;
+use super::info::InfoArgs;
+use super::job::Job;
+use super::options::JobArgs;
 use super::say::say;
 use super::signals::{keep_ends_of_children, survive_file_limits};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
-use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 use tidegate_hal::limits::WithLimit;
 
 /// The command line of `tidegate`.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, about = "Starts tidegate jobs")]
+#[command(
+    name = "tidegate",
+    version,
+    about = "Starts tidegate jobs, and looks at them"
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Subcommands,
@@ -29,6 +28,8 @@ pub struct Cli {
 enum Subcommands {
     /// Start a program as the ranks of one job: on this host, which may act as several nodes, or on several hosts
     Run(Box<RunArgs>),
+    /// Say what this machine has, which variables count, and how the ranks of a job reach each other
+    Info(Box<InfoArgs>),
     /// The command that `run --hosts` starts on each host
     #[command(hide = true)]
     Node,
@@ -36,69 +37,11 @@ enum Subcommands {
 
 /// The arguments of `tidegate run`.
 #[derive(Debug, Args)]
+#[command(mut_arg("ranks", |arg| arg.required_unless_present_any(["nodes", "hosts"])))]
 pub struct RunArgs {
-    /// Number of ranks; the default is all ranks of --nodes, or all slots of --hosts
-    #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["nodes", "hosts"])]
-    pub ranks: Option<usize>,
-
-    /// Act as several nodes, which do not map each other's memory: `2x4` is two nodes of four ranks each, `3,1` is one
-    /// of three and one of one
-    #[arg(long, value_name = "NODES")]
-    pub nodes: Option<Nodes>,
-
-    /// The wire between the nodes
+    /// The options of the job
     #[command(flatten)]
-    pub bed: BedArgs,
-
-    /// Run on the hosts in this file, one per line, over ssh: `alice@node2 slots=4 port=2222  # ranks 0 to 3`
-    ///
-    /// A host has one slot unless its line gives another number, and several lines of one host add up. Ranks fill the
-    /// hosts in the order of the file. ssh must not ask for a password. The program, the working directory and tidegate
-    /// must have the same paths on all hosts. The hosts get variables whose names begin with TIDEGATE_, RUST_LOG,
-    /// RUST_BACKTRACE, and those of -x and -e.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "netns"])]
-    pub hosts: Option<PathBuf>,
-
-    /// How to log in to the hosts: a command and its first arguments, with spaces between; the default is TIDEGATE_SSH,
-    /// or `ssh`
-    #[arg(long, value_name = "COMMAND", requires = "hosts")]
-    pub ssh: Option<String>,
-
-    /// Path of the program tidegate on the hosts; the default is the path of this one
-    #[arg(long, value_name = "PATH", requires = "hosts")]
-    pub remote_tidegate: Option<PathBuf>,
-
-    /// Address at which the others reach the first host; the default is its name in the file
-    #[arg(long, value_name = "ADDRESS", requires = "hosts")]
-    pub address: Option<String>,
-
-    /// The part of the machine to which each rank is bound
-    #[arg(long, value_name = "TO", default_value = "none")]
-    pub bind: Bind,
-
-    /// Do not put `[rank] ` in front of each line of output
-    #[arg(long)]
-    pub no_label: bool,
-
-    /// Seconds for the other ranks to end by themselves after one has failed
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
-    pub grace: Duration,
-
-    /// Set a variable for all ranks; may be repeated
-    #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
-    pub envs: Vec<(String, String)>,
-
-    /// Give all ranks, on other hosts too, a variable of this environment, or another value for it; may be repeated
-    #[arg(short = 'x', long = "export", value_name = "NAME[=VALUE]", value_parser = exported)]
-    pub exports: Vec<(OsString, OsString)>,
-
-    /// Do not report ranks that fail
-    #[arg(short, long)]
-    pub quiet: bool,
-
-    /// Also report to what each rank is bound
-    #[arg(short, long, conflicts_with = "quiet")]
-    pub verbose: bool,
+    pub options: JobArgs,
 
     /// The program and its arguments
     #[arg(
@@ -108,33 +51,6 @@ pub struct RunArgs {
         value_name = "PROGRAM"
     )]
     pub program: Vec<OsString>,
-}
-
-/// The environment variable that says how to log in to hosts.
-const SSH: &str = "TIDEGATE_SSH";
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
-fn variable(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("not NAME=VALUE".to_owned()),
-    }
-}
-
-fn exported(text: &str) -> Result<(OsString, OsString), String> {
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, Some(value.into())),
-        None => (text, std::env::var_os(text)),
-    };
-    match value {
-        _ if name.is_empty() => Err("not NAME or NAME=VALUE".to_owned()),
-        Some(value) => Ok((name.into(), value)),
-        None => Err("it is not set in this environment".to_owned()),
-    }
 }
 
 impl Cli {
@@ -154,7 +70,8 @@ impl Cli {
         keep_ends_of_children();
         survive_file_limits();
         match self.command {
-            Subcommands::Run(args) => args.run(defaults),
+            Subcommands::Run(args) => args.options.run(args.program, defaults),
+            Subcommands::Info(args) => args.run(defaults),
             Subcommands::Node => agent(),
         }
     }
@@ -185,90 +102,7 @@ impl RunArgs {
     /// # Ok::<(), tidegate_cli::LaunchError>(())
     /// ```
     pub fn job(self, defaults: &[(&str, &str)]) -> Result<Job, LaunchError> {
-        let hosts = self.hosts.map(Hosts::read).transpose()?;
-        let mut program = self.program.into_iter();
-        let ranks = self.ranks.or_else(|| Some(self.nodes.as_ref()?.ranks()));
-        let ranks = ranks.or_else(|| Some(hosts.as_ref()?.slots()));
-        let mut job = Job::new(
-            program.next().unwrap_or_default(),
-            ranks.unwrap_or_default(),
-        )
-        .args(program)
-        .grace(self.grace)
-        .forward_signals(true)
-        .explain(!self.quiet)
-        .verbose(self.verbose)
-        .bind(self.bind)
-        .output(if self.no_label {
-            Output::Plain
-        } else {
-            Output::Labelled
-        })
-        // A process group in the background must not read from a terminal, or it would be stopped.
-        .input(if std::io::stdin().is_terminal() {
-            Input::Null
-        } else {
-            Input::Inherited
-        });
-        if let Some(nodes) = self.nodes {
-            job = job.nodes(nodes);
-        }
-        if let Some(mut hosts) = hosts {
-            if let Some(command) = self.ssh.or_else(|| std::env::var(SSH).ok()) {
-                hosts = hosts.ssh(&command);
-            }
-            if let Some(program) = self.remote_tidegate {
-                hosts = hosts.program(program);
-            }
-            if let Some(address) = self.address {
-                hosts = hosts.address(address);
-            }
-            job = job.hosts(hosts);
-        }
-        // The user's variables come later, and so take precedence.
-        for (name, value) in defaults {
-            job = job.default_env(name, value);
-        }
-        for (name, value) in self.exports {
-            job = job.env(name, value);
-        }
-        for (name, value) in self.envs {
-            job = job.env(name, value);
-        }
-        Ok(job)
-    }
-
-    /// Runs the job, on its bed if it has one.
-    fn outcome(mut self, defaults: &[(&str, &str)]) -> Result<Outcome, LaunchError> {
-        let explain = !self.quiet;
-        let args = std::mem::take(&mut self.bed);
-        let bed = match &self.nodes {
-            Some(nodes) => args.bed(nodes)?,
-            None => None,
-        };
-        let Some(bed) = bed else {
-            return self.job(defaults)?.run();
-        };
-        if explain {
-            say(format_args!("{bed}"));
-        }
-        let job = self.job(defaults)?.bed(&bed).spawn()?;
-        args.cut_in_time(&bed, explain);
-        let outcome = job.wait();
-        if let Some(traffic) = bed.traffic().filter(|_| explain && !outcome.is_unread) {
-            say(format_args!("the relay: {traffic}"));
-        }
-        Ok(outcome)
-    }
-
-    fn run(self, defaults: &[(&str, &str)]) -> u8 {
-        match self.outcome(defaults) {
-            Ok(outcome) => outcome.exit_code().max(outcome.is_lost.into()),
-            Err(error) => {
-                say(format_args!("{error}"));
-                error.exit_code()
-            }
-        }
+        self.options.job(self.program, defaults)
     }
 }
 

@@ -18,11 +18,13 @@
 
 mod code;
 mod driver;
+mod here;
 pub mod interop;
 #[cfg(test)]
 mod ptx;
 mod start;
 
+pub use here::{Here, HereGpu, here};
 pub use start::{ENVIRONMENT, QUEUES};
 pub use tidegate_gpu::{
     GpuEvent as CudaEvent, GpuFunction as CudaFunction, GpuGraph as CudaGraph,
@@ -131,6 +133,11 @@ impl Cuda {
     /// The GPU's compute capability: 9 and 0 for a Hopper GPU.
     pub fn compute_capability(&self) -> (u32, u32) {
         self.0.driver::<driver::CudaDriver>().capability
+    }
+
+    /// How many hardware queues the process has. Streams that wait need one each.
+    pub fn queues(&self) -> usize {
+        self.0.limits().queues
     }
 
     /// Whether the process uses the GPU by MPS. Then kernels of several processes run at the same time, and not in

@@ -57,7 +57,7 @@ fn missing(detail: String) -> DeviceError {
 }
 
 /// The driver, initialised.
-fn driver() -> Result<&'static cuda::Driver, DeviceError> {
+pub(crate) fn driver() -> Result<&'static cuda::Driver, DeviceError> {
     let driver = cuda::Driver::load().map_err(|error| missing(error.to_string()))?;
     driver.init().map_err(|error| missing(error.to_string()))?;
     Ok(driver)

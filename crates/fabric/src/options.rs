@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_hal::variables;
+
 use crate::base::MOST_RAILS;
 use crate::wire::libfabric::OpenError;
 
@@ -120,7 +122,7 @@ impl Options {
     pub const MOST_RAILS: usize = MOST_RAILS;
 
     /// The variable that names a number of rails, for [`rails_from_env`](Self::rails_from_env).
-    pub const RAILS: &'static str = "TIDEGATE_RAILS";
+    pub const RAILS: &'static str = variables::RAILS.name;
 
     /// Takes the number of rails from `TIDEGATE_RAILS`. Without that variable, nothing changes.
     ///
@@ -156,7 +158,7 @@ impl Options {
     }
 
     /// The variable with the time that the control plane waits, in milliseconds.
-    const SILENCE: &'static str = "TIDEGATE_SILENCE_MS";
+    const SILENCE: &'static str = variables::SILENCE_MS.name;
 
     /// Makes the silence at least as long as the control plane's, from `TIDEGATE_SILENCE_MS`. (The control plane
     /// refuses a value that is no number.)
@@ -215,7 +217,7 @@ impl Options {
 /// The variables that say how many ranks share this machine's processors. They are set by this library's launcher and
 /// others with the same name, by Open MPI, and by MPICH. (Slurm gives each rank processors of its own.)
 const RANKS_HERE: [&str; 4] = [
-    "TIDEGATE_RANKS_HERE",
+    variables::RANKS_HERE.name,
     "LOCAL_WORLD_SIZE",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
     "MPI_LOCALNRANKS",

@@ -9,9 +9,8 @@
 //!
 //! The other modules serve these. [`code`] is what a device loads. [`far`] is for transports that stand in for mapped
 //! memory, such as windows of MPI. The engines of NICs share [`armed`] (the programs of a queue) and [`slots`] (the
-//! accounting of trigger slots).
-//! [`ids`] names windows, [`site`] records the line of the program that made a call, and [`process`] keeps `fork` from
-//! copying what must not be copied.
+//! accounting of trigger slots). [`variables`] is the list of environment variables. [`ids`] names windows, [`site`]
+//! records the line of the program that made a call, and [`process`] keeps `fork` from copying what must not be copied.
 //!
 //! The layer above, `tidegate-core`, validates what users ask for, and passes down only what the contracts allow.
 //! Devices and NICs do not check it again.
@@ -37,6 +36,7 @@ pub mod process;
 pub mod site;
 pub mod slots;
 mod tell;
+pub mod variables;
 
 pub use lock::lock;
 pub use tell::tell;

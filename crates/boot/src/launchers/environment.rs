@@ -18,7 +18,7 @@ use crate::variables::{Text, bad, number, place};
 use crate::wire::MAX_RANKS;
 
 /// The variable that chooses the launcher, or none.
-pub(crate) const LAUNCHER: &str = "TIDEGATE_LAUNCHER";
+pub(crate) const LAUNCHER: &str = tidegate_hal::variables::LAUNCHER.name;
 
 /// The connection to a PMI server.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,5 +22,7 @@ mod topology;
 
 pub(super) use apply::Masks;
 pub use error::BindError;
+pub(super) use numbers::NumberSet;
 pub use plan::Bind;
 pub(super) use plan::{Binding, plan};
+pub(super) use topology::Topology;

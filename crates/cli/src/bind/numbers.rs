@@ -17,7 +17,7 @@ impl NumberSet {
         self.0.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().copied()
     }
 

@@ -17,17 +17,17 @@ pub(super) struct Processor {
 
 /// The part of the machine that this process may use.
 #[derive(Debug)]
-pub(super) struct Topology {
+pub(crate) struct Topology {
     /// In the order of memory nodes, packages and cores, so that neighbours share as much as possible.
     pub(super) processors: Vec<Processor>,
     /// How many memory nodes the machine has.
     pub(super) nodes: usize,
     /// The nodes that have memory, and whose memory this process may use.
-    pub(super) memory: NumberSet,
+    pub(crate) memory: NumberSet,
 }
 
 impl Topology {
-    pub(super) fn read(root: &Path) -> Result<Self, BindError> {
+    pub(crate) fn read(root: &Path) -> Result<Self, BindError> {
         // The status of this thread, which may be bound in another way than the first one.
         let status_path = root.join("proc/thread-self/status");
         let status = std::fs::read_to_string(&status_path).map_err(|error| BindError::Unread {
@@ -95,7 +95,7 @@ impl Topology {
     }
 
     /// The processors that this process may use.
-    pub(super) fn allowed(&self) -> NumberSet {
+    pub(crate) fn allowed(&self) -> NumberSet {
         self.processors.iter().map(|each| each.number).collect()
     }
 }

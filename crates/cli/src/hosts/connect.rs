@@ -17,13 +17,21 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tidegate_boot::BootError;
-use tidegate_boot::starter::{ADDRESS, Awaited, ENDS_FD, LISTEN_FD, NODE, SECRET, number};
+use tidegate_boot::starter::{ADDRESS, Awaited, ENDS_FD, LISTEN_FD, NODE, SECRET, within};
+use tidegate_hal::variables;
 
 /// The variable that says how long ranks wait for each other.
-const TIMEOUT: &str = "TIDEGATE_RENDEZVOUS_TIMEOUT";
+const TIMEOUT: &str = variables::RENDEZVOUS_TIMEOUT.name;
 
 /// Variables that are only valid on this machine, or of which each rank gets its own value.
-const LOCAL: [&str; 6] = [SECRET, ADDRESS, NODE, LISTEN_FD, ENDS_FD, "TIDEGATE_SSH"];
+const LOCAL: [&str; 6] = [
+    SECRET,
+    ADDRESS,
+    NODE,
+    LISTEN_FD,
+    ENDS_FD,
+    variables::SSH.name,
+];
 
 /// Whether a variable goes to the hosts by default.
 fn goes_along(name: &str) -> bool {
@@ -35,7 +43,7 @@ fn timeout(job: &Job) -> Result<Duration, BootError> {
     let said = job.envs.iter().rev().find(|(name, _)| name == TIMEOUT);
     let said = said.map(|(_, value)| value.clone());
     let seconds = match said.or_else(|| std::env::var_os(TIMEOUT)) {
-        Some(value) => number(TIMEOUT, &value.to_string_lossy(), 1, 86_400_000)?,
+        Some(value) => within(&variables::RENDEZVOUS_TIMEOUT, &value.to_string_lossy())?,
         None => 60,
     };
     Ok(Duration::from_secs(seconds))

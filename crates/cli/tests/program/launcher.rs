@@ -85,6 +85,21 @@ fn a_launcher_needs_nothing_of_its_parent() {
     }
 }
 
+#[test]
+fn a_misspelt_variable_is_said_once_and_is_no_error() {
+    let output = tidegate(&["run", "-n", "2"])
+        .args(["-e", "TIDEGATE_TEST_ROLE=ring", "-e", "TIDEGATE_RUOTE=nic"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "launcher::a_rank", "--nocapture", "--quiet"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = said(&output);
+    let words = "[0] tidegate: TIDEGATE_RUOTE is set, and nothing reads it; the nearest name is TIDEGATE_ROUTE\n";
+    assert!(said.contains(words), "{said}");
+    assert_eq!(said.matches("TIDEGATE_RUOTE").count(), 1, "{said}");
+}
+
 /// This is not a test, but the program of such ranks.
 #[test]
 fn a_rank() {

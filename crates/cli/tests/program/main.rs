@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod info;
 mod launcher;
 mod ssh;
 mod sshd;

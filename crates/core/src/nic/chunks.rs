@@ -32,7 +32,7 @@ impl Default for Chunks {
 
 impl Chunks {
     /// The name of the environment variable that [`World::join`](crate::World::join) reads.
-    pub const VARIABLE: &'static str = "TIDEGATE_CHUNKS";
+    pub const VARIABLE: &'static str = tidegate_hal::variables::CHUNKS.name;
 
     /// Nothing is cut.
     pub const NEVER: Chunks = Chunks {

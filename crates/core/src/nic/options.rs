@@ -34,7 +34,7 @@ pub enum Route {
 
 impl Route {
     /// The name of the environment variable that [`World::join`](crate::World::join) reads.
-    pub const VARIABLE: &'static str = "TIDEGATE_ROUTE";
+    pub const VARIABLE: &'static str = tidegate_hal::variables::ROUTE.name;
 
     /// Parses `auto`, `mapped`, `nic`, or `nic:` and a list of ranks with commas (`nic:1,3`).
     ///

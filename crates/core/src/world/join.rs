@@ -7,6 +7,7 @@ use tidegate_boot::{Config, LocalControl, TcpControl};
 use tidegate_hal::control::{Control, Event, PANICKED};
 use tidegate_hal::device::Device;
 use tidegate_hal::process::Process;
+use tidegate_hal::variables;
 
 use super::events::Broken;
 use super::inner::{Events, Inner, World};
@@ -23,7 +24,7 @@ impl<D: Device> World<D> {
     /// The environment variable that says which of the machine's devices a rank takes (ranks take them in turn).
     /// Without it, a rank takes the device with its own number among the ranks of its node. The launcher sets it if one
     /// machine acts as several nodes.
-    pub const DEVICE: &'static str = "TIDEGATE_DEVICE";
+    pub const DEVICE: &'static str = variables::DEVICE.name;
 
     /// Joins the job of this process. The variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT describe it, as
     /// `tidegate run` sets them. Without them it is the job of the `mpirun` or `srun` that started the process, by its
@@ -31,6 +32,8 @@ impl<D: Device> World<D> {
     ///
     /// If the options set no route, `TIDEGATE_ROUTE` does: see [`Route::parse`]. If they do not set how staged puts are
     /// cut, `TIDEGATE_CHUNKS` may: see [`Chunks::parse`].
+    ///
+    /// Variables whose names begin with `TIDEGATE_` and that nothing reads are reported on rank 0, with the nearest name.
     ///
     /// # Errors
     ///
@@ -49,7 +52,16 @@ impl<D: Device> World<D> {
     /// ```
     pub fn join(mut options: WorldOptions) -> Result<Self> {
         options.complete_from_env()?;
-        let config = Config::from_env()?;
+        let config = Config::from_env();
+        let is_first = match &config {
+            Ok(config) => config.as_ref().is_none_or(|config| config.rank == 0),
+            // A misspelt name may be the cause.
+            Err(_) => variable(variables::RANK.name).is_none_or(|rank| rank.trim() == "0"),
+        };
+        if is_first {
+            say_misspelt();
+        }
+        let config = config?;
         options.started_alone = config.is_none();
         let control = config.map_or_else(|| Ok(TcpControl::solo()), TcpControl::join)?;
         let control = Arc::new(control);
@@ -305,6 +317,18 @@ impl<D: Device> World<D> {
         }));
         Watch::start(&inner)?;
         Ok(World::of(inner))
+    }
+}
+
+/// Says which variables of tidegate's are misspelt. They are no error, since another program may read them.
+fn say_misspelt() {
+    let names = std::env::vars_os().map(|(name, _)| name);
+    let found: Vec<_> = variables::misspelt(names)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    if !found.is_empty() {
+        tidegate_hal::say!(found.join("; "), std::io::stderr());
     }
 }
 

@@ -26,6 +26,7 @@ mod chain;
 mod choice;
 mod error;
 mod gate;
+mod here;
 mod pool;
 mod probe;
 mod region;
@@ -43,6 +44,7 @@ use tidegate_hal::tell;
 
 pub use choice::{Choice, EngineChoice};
 pub use error::OpenError;
+pub use here::{Here, here};
 pub use region::Remote;
 
 use super::chain::{Chain, Signals};

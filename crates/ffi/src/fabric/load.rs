@@ -14,7 +14,7 @@ use crate::open::{self, list};
 pub const LIBRARIES: &[&str] = &["libfabric.so.1"];
 
 /// The environment variable that can name another library for [`Library::load`].
-pub const LIBRARY_VARIABLE: &str = "TIDEGATE_LIBFABRIC";
+pub const LIBRARY_VARIABLE: &str = tidegate_hal::variables::LIBFABRIC.name;
 
 /// The version of the interface that this crate uses, and the oldest library that it takes: 1.17.
 pub const API_VERSION: u32 = version(1, 17);

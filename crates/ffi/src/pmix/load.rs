@@ -14,7 +14,7 @@ pub const LIBRARIES: &[&str] = &["libpmix.so.2"];
 
 /// The environment variable that can name another library for [`Library::load`]. If the Open MPI that started the
 /// process has its own PMIx, name that one.
-pub const LIBRARY_VARIABLE: &str = "TIDEGATE_LIBPMIX";
+pub const LIBRARY_VARIABLE: &str = tidegate_hal::variables::LIBPMIX.name;
 
 /// The oldest major version that can be used: in earlier versions a value is smaller.
 pub const OLDEST: u32 = 3;

@@ -4,6 +4,8 @@ use tidegate_ffi::fabric::{
     Caps, Deferred, Domain, Fabric, Hints, Info, Library, Location, MrMode,
 };
 
+use tidegate_hal::variables;
+
 use super::super::chain::Signals;
 use super::error::OpenError;
 use super::probe;
@@ -34,7 +36,7 @@ pub enum EngineChoice {
 
 impl EngineChoice {
     /// The variable that [`Choice::from_env`] reads.
-    pub const VARIABLE: &'static str = "TIDEGATE_ENGINE";
+    pub const VARIABLE: &'static str = variables::ENGINE.name;
 
     /// The value of that variable for this engine.
     pub fn name(self) -> &'static str {
@@ -81,7 +83,7 @@ pub struct Choice {
 
 impl Choice {
     /// The variable that names a provider, for [`from_env`](Self::from_env).
-    pub const PROVIDER: &'static str = "TIDEGATE_PROVIDER";
+    pub const PROVIDER: &'static str = variables::PROVIDER.name;
 
     /// Chooses the best provider that can be bound to this address of the host (for instance `127.0.0.1`).
     ///
@@ -140,7 +142,7 @@ impl Choice {
             value,
             reason,
         };
-        let mut choice = Choice::at(said("TIDEGATE_ADDRESS").unwrap_or("127.0.0.1".into()));
+        let mut choice = Choice::at(said(variables::ADDRESS.name).unwrap_or("127.0.0.1".into()));
         if let Some(name) = said(Self::PROVIDER) {
             choice = choice.provider_by(name, Self::PROVIDER);
         }
