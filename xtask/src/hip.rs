@@ -169,6 +169,14 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
         if is_on(at) {
             all.extend([first.tests(scope), second.tests(scope).beside()]);
         }
+        // And with the other kind of memory, if there is time for all.
+        if turn.is_none() {
+            let [first, second] = [first, second].map(|part| Part {
+                named: !part.named,
+                ..*part
+            });
+            all.extend([first.tests(scope), second.tests(scope).beside()]);
+        }
     }
     all.push(cmd("cargo build --bins --examples"));
     for (at, some) in EXAMPLES.into_iter().enumerate() {
