@@ -38,7 +38,7 @@ pub(crate) struct Epochs {
     pub(crate) half: HalfKind,
     /// The ranks of the peers.
     ranks: Box<[usize]>,
-    /// How many exposures origins had at first, beyond those that are counted.
+    /// How many exposures each origin has when the window opens. They are not among the counted epochs.
     early: u64,
     /// Epochs with all peers.
     all: AtomicU64,
@@ -53,8 +53,8 @@ pub(crate) struct Epochs {
 pub(crate) struct RecordedEpochs(Vec<(Arc<Epochs>, u64, Vec<u64>)>);
 
 impl Epochs {
-    /// The count for a half with these peers. It begins at `before`; `early` says how many more exposures origins have
-    /// at first.
+    /// The count for a half with these peers. It begins at `before`. When the window opens, each origin has `early` more
+    /// exposures.
     pub(crate) fn new(
         window: WindowName,
         half: HalfKind,

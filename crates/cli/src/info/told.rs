@@ -35,7 +35,7 @@ pub(super) enum Way {
 pub(super) struct NicTold {
     /// The provider and the engine.
     pub(super) name: String,
-    /// Why these.
+    /// Why the rank has this provider and this engine.
     pub(super) why: String,
     /// How many programs it can have armed.
     pub(super) slots: usize,

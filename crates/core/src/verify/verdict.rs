@@ -47,7 +47,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The proof.
+    /// Returns the proof, so that `?` ends a program that has none.
     ///
     /// # Errors
     ///
@@ -112,13 +112,13 @@ impl fmt::Display for Proof {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unput {
-    /// The origin.
+    /// The rank whose epoch leaves them as they were.
     pub rank: usize,
     /// The window's id.
     pub window: WindowId,
     /// The window's name.
     pub name: String,
-    /// The slots.
+    /// Each slot, by its target, its key and the line that declares it.
     pub slots: Vec<String>,
     /// The line that completes the epoch.
     pub site: String,

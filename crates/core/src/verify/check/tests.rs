@@ -503,8 +503,8 @@ fn torus(side: u32, epochs: usize) -> Vec<Record> {
     (0..ranks).map(of).collect()
 }
 
-/// About 200 steps for each of 1,000 ranks. Run it in a release build: it prints how long the check takes, and how much
-/// is gathered.
+/// About 200 steps for each of 1,000 ranks. Run it in a release build: it prints how long the check takes, and how
+/// many bytes the ranks tell each other.
 #[test]
 #[ignore = "it prints a time: `cargo test --release -p tidegate-core --lib verify -- --ignored --nocapture`"]
 fn time_of_a_thousand_ranks() {
