@@ -13,6 +13,7 @@ fn main() {
         ranks_on_node: 1,
         priority: Priority::Normal,
         helper: None,
+        stamped: false,
     };
     let stream = Host::for_threads().stream(config).expect("a stream");
     stream.reclaim().abort();

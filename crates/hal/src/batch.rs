@@ -42,6 +42,7 @@
 //! except by `debug_assert`.
 
 use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::ids::WindowId;
@@ -420,6 +421,7 @@ pub struct Lane {
 
 /// A set of independent lanes.
 pub struct Batch {
+    id: u64,
     steps: Box<[Step]>,
     lanes: Box<[Lane]>,
     /// What must live as long as the batch may run.
@@ -487,7 +489,9 @@ impl Batch {
             })
             .collect();
         let moves = steps.iter().any(|step| matches!(step, Step::Move(_)));
+        static LAST: AtomicU64 = AtomicU64::new(0);
         Batch {
+            id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             helped: false,
             moves,
             steps: steps.into(),
@@ -495,6 +499,11 @@ impl Batch {
             _keep: keep.into(),
             lowered: Mutex::new(None),
         }
+    }
+
+    /// A number that no other batch of this process has, and which is not 0. [Stamps](crate::stamps) name batches by it.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// Joins several batches to one, with all of their lanes in order.

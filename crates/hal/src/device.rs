@@ -32,6 +32,7 @@ pub use crate::error::{DeviceError, DriverError, ErrorKind};
 use crate::memory::{Allocation, Block, Ptr, Sharing};
 use crate::nic::Register;
 use crate::site::CallSite;
+use crate::stamps::Stamps;
 
 pub use calls::{Awaits, Call, Calls};
 pub use helper::Helper;
@@ -71,6 +72,8 @@ pub struct StreamConfig {
     /// The work that the stream's thread can do for the NIC, if the device's streams are threads: see
     /// [`Device::helps`].
     pub helper: Option<Arc<dyn Helper>>,
+    /// Whether the stream stamps what it does ([`Stream::stamps`]).
+    pub stamped: bool,
 }
 
 /// A kind of device.
@@ -412,6 +415,12 @@ pub unsafe trait Stream: Send + 'static {
     ///
     /// The promises of [`Batch::new`] hold until the stream has passed the batch.
     unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError>;
+
+    /// The stamps of a stream that was made to be [stamped](StreamConfig::stamped). `None` for others, and if the device
+    /// cannot stamp.
+    fn stamps(&self) -> Option<Arc<dyn Stamps>> {
+        None
+    }
 
     /// The number of work items submitted so far, to compare with [`Reclaim::passed`].
     fn mark(&self) -> u64;

@@ -9,7 +9,7 @@
 //!
 //! The other modules serve these. [`code`] is what a device loads. [`far`] is for transports that stand in for mapped
 //! memory, such as windows of MPI. The engines of NICs share [`armed`] (the programs of a queue) and [`slots`] (the
-//! accounting of trigger slots). [`variables`] is the list of environment variables. [`ids`] names windows, [`site`]
+//! accounting of trigger slots). [`stamps`] are what tools get to see of a stream. [`variables`] is the list of environment variables. [`ids`] names windows, [`site`]
 //! records the line of the program that made a call, and [`process`] keeps `fork` from copying what must not be copied.
 //!
 //! The layer above, `tidegate-core`, validates what users ask for, and passes down only what the contracts allow.
@@ -35,6 +35,7 @@ pub mod nic;
 pub mod process;
 pub mod site;
 pub mod slots;
+pub mod stamps;
 mod tell;
 pub mod variables;
 

@@ -11,6 +11,7 @@ use tidegate_hal::device::{Call, Fault, Reclaim};
 use tidegate_hal::far::Bus;
 use tidegate_hal::lock;
 use tidegate_hal::site::CallSite;
+use tidegate_hal::stamps::now;
 use tidegate_words::{Blocked, Engine, Mover, Patience};
 
 use crate::far::Far;
@@ -18,6 +19,7 @@ use crate::graph::{List, Recorded, Steps};
 use crate::job::Job;
 use crate::moves::HostMover;
 use crate::reclaim::{AtWork, Named, StreamState, let_go};
+use crate::stamps::{Stamped, Stamper};
 
 /// A work item in the queue.
 pub(crate) enum Item {
@@ -54,6 +56,8 @@ pub(crate) struct Executor {
 struct Core {
     shared: Arc<StreamState>,
     engine: Engine,
+    /// If the stream is stamped.
+    stamper: Option<Box<Stamper>>,
     failed: bool,
     /// Whether doorbells were rung of which the helper has not been told yet.
     owed: Cell<bool>,
@@ -86,6 +90,16 @@ trait Faulting: Mover {
 
 impl Faulting for HostMover {}
 
+impl<M: Faulting> Faulting for Stamped<'_, M> {
+    fn fault(&self) -> Fault {
+        self.mover.fault()
+    }
+
+    fn behind_poison(&self) -> Option<Fault> {
+        self.mover.behind_poison()
+    }
+}
+
 impl Faulting for Far {
     fn fault(&self) -> Fault {
         let failure = self.failure();
@@ -111,9 +125,11 @@ impl Executor {
         (peers, own): (Patience, Patience),
         bus: Option<Arc<dyn Bus>>,
     ) -> Self {
+        let ring = shared.stamps.clone();
         let core = Core {
             shared,
             engine: Engine::default(),
+            stamper: ring.map(|ring| Box::new(Stamper::new(ring))),
             failed: false,
             owed: Cell::new(false),
             peers,
@@ -191,6 +207,13 @@ impl Executor {
         more && !self.is_forked()
     }
 
+    /// The stream has nothing to do for a while.
+    pub(crate) fn rests(&mut self) {
+        if let Some(stamper) = &mut self.core.stamper {
+            stamper.hand_over_all();
+        }
+    }
+
     /// Whether this is a child. Kernels, wakers, and drops of values that they have captured may fork. Then the rest of
     /// the work belongs to the parent.
     fn is_forked(&self) -> bool {
@@ -210,12 +233,47 @@ impl Executor {
     ///
     /// The promises of [`Batch::new`] hold.
     unsafe fn batch(&mut self, batch: &Batch, site: CallSite, soon: bool) {
+        if let Some(stamper) = self.core.stamper.take() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.stamped_batch(batch, site, soon, stamper) };
+        }
         match &mut self.far {
             // SAFETY: the caller's promise.
             None => unsafe { self.core.batch_by(batch, site, soon, &mut HostMover) },
             // SAFETY: as above.
             Some(far) => unsafe { self.core.batch_with_far(batch, site, soon, far) },
         }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Executor::batch`].
+    #[cold]
+    unsafe fn stamped_batch(
+        &mut self,
+        batch: &Batch,
+        site: CallSite,
+        soon: bool,
+        mut stamper: Box<Stamper>,
+    ) {
+        stamper.begin(batch);
+        let core = &mut self.core;
+        match &mut self.far {
+            None => {
+                let (mover, stamper) = (&mut HostMover, &mut *stamper);
+                let mut mover = Stamped { mover, stamper };
+                // SAFETY: the caller's promise.
+                unsafe { core.batch_by(batch, site, soon, &mut mover) }
+            }
+            Some(mover) => {
+                let (mover, stamper) = (&mut **mover, &mut *stamper);
+                let mut mover = Stamped { mover, stamper };
+                // SAFETY: the caller's promise.
+                unsafe { core.batch_by(batch, site, soon, &mut mover) }
+            }
+        }
+        stamper.hand_over();
+        self.core.stamper = Some(stamper);
     }
 
     /// # Safety
@@ -411,7 +469,13 @@ impl Core {
         if self.failed {
             return;
         }
+        let Some(mut stamper) = self.stamper.take() else {
+            return self.guarded(job.name(), || job.call());
+        };
+        let begun = now();
         self.guarded(job.name(), || job.call());
+        stamper.kernel(job.name().0(), begun);
+        self.stamper = Some(stamper);
     }
 
     /// Runs or drops code of the user: a kernel of this name, or values that it has captured. A panic is the stream's

@@ -23,6 +23,7 @@ mod mapping;
 mod moves;
 mod queue;
 mod reclaim;
+mod stamps;
 #[cfg(test)]
 mod standing;
 mod stream;

@@ -22,6 +22,7 @@ fn stream() -> StreamState {
         ranks_on_node: 1,
         priority: Priority::Normal,
         helper: None,
+        stamped: false,
     });
     shared.submitted.store(1, Ordering::Release);
     shared

@@ -11,6 +11,7 @@ use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim, Stream, StreamConf
 use tidegate_hal::far::Bus;
 use tidegate_hal::limits::WithLimit;
 use tidegate_hal::site::CallSite;
+use tidegate_hal::stamps::Stamps;
 use tidegate_words::{Patience, ahead};
 
 use crate::executor::{Executor, Item};
@@ -108,7 +109,7 @@ fn not_inside<'a>(
 /// Executes items until the stream is dropped.
 fn work(executor: &mut Executor, items: &mut Outlet, shared: &StreamState, own: Patience) {
     loop {
-        let item = shared.work.wait(own, || items.pop(), || {});
+        let item = (shared.work).wait(own, || items.pop(), || executor.rests());
         // Look at the next item, but do not take it. The item is in the caches of another processor, and comes over
         // while this one is executed.
         let next = items.peek();
@@ -309,6 +310,10 @@ unsafe impl Stream for HostStream {
     unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         unsafe { self.record_or_push(Recorded::Batch(batch.clone(), site)) }
+    }
+
+    fn stamps(&self) -> Option<Arc<dyn Stamps>> {
+        (self.shared.stamps.clone()).map(|ring| -> Arc<dyn Stamps> { ring })
     }
 
     fn mark(&self) -> u64 {

@@ -154,6 +154,7 @@ fn stream(device: &Host, inline: bool) -> HostStream {
         ranks_on_node: 1,
         priority: Priority::Normal,
         helper: None,
+        stamped: false,
     };
     // SAFETY: the bell is kept by the configuration.
     unsafe { device.stream(config) }.unwrap()

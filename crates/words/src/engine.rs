@@ -76,6 +76,16 @@ pub trait Mover {
         unsafe { pass(wait) }
     }
 
+    /// Called when this lane of the batch is about to go on. The default has nothing to do.
+    #[inline]
+    fn goes_on(&mut self, lane: usize) {
+        let _ = lane;
+    }
+
+    /// Called when the lane that went on last is through. The default has nothing to do.
+    #[inline]
+    fn through(&mut self) {}
+
     /// Called when all lanes are blocked. The default has nothing to do.
     #[inline]
     fn blocked(&mut self) -> Blocked {
@@ -122,11 +132,12 @@ impl Engine {
         if self.left == 0 {
             return Poll::Done;
         }
-        for (next, lane) in self.next.iter_mut().zip(batch.lanes()) {
+        for (number, (next, lane)) in self.next.iter_mut().zip(batch.lanes()).enumerate() {
             let steps = batch.steps(*lane);
             if *next as usize == steps.len() {
                 continue;
             }
+            mover.goes_on(number);
             while let Some(step) = steps.get(*next as usize) {
                 match step {
                     // SAFETY: `Batch::new` promises that word and operand point to live words.
@@ -153,6 +164,7 @@ impl Engine {
                 *next += 1;
             }
             if *next as usize == steps.len() {
+                mover.through();
                 self.left -= 1;
             }
         }
@@ -317,21 +329,31 @@ unsafe fn pass(wait: &Wait) -> State {
     state
 }
 
+/// The number of the epoch that a wait is for, from 0, as long as it is not over.
+///
+/// # Safety
+///
+/// The wait's operand is live.
+pub unsafe fn epoch_of(wait: &Wait) -> u64 {
+    // SAFETY: the caller's promise.
+    let operand = unsafe { word(wait.operand) };
+    let epochs = operand.operand() / tidegate_hal::batch::QUANTUM;
+    // A ticket's operand already counts the epoch that the ticket is for.
+    if wait.quantum == 0 {
+        epochs.saturating_sub(1)
+    } else {
+        epochs
+    }
+}
+
 /// # Safety
 ///
 /// As for [`pass`].
 unsafe fn halt(wait: &Wait) -> Halt {
-    // SAFETY: the caller's promise.
-    let operand = unsafe { word(wait.operand) };
-    let epochs = operand.operand() / tidegate_hal::batch::QUANTUM;
     Halt {
         tag: wait.tag,
-        // A ticket's operand already counts the epoch that the ticket is for.
-        epoch: if wait.quantum == 0 {
-            epochs.saturating_sub(1)
-        } else {
-            epochs
-        },
+        // SAFETY: the caller's promise.
+        epoch: unsafe { epoch_of(wait) },
     }
 }
 

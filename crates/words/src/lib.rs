@@ -33,5 +33,5 @@ pub mod sync;
 mod word;
 
 pub use bell::{Bell, Patience};
-pub use engine::{Blocked, Engine, Halt, Mover, Poll, run};
+pub use engine::{Blocked, Engine, Halt, Mover, Poll, epoch_of, run};
 pub use word::{State, Word};

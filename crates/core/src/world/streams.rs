@@ -26,6 +26,7 @@ impl<D: Device> World<D> {
                 .filter(|rank| inner.control.node(*rank) == node)
                 .count(),
             priority: Priority::Normal,
+            stamped: false,
             helper: (inner.nic.as_ref()).and_then(|attached| attached.nic.helper()),
         }
     }

@@ -64,6 +64,7 @@ impl Bench {
             ranks_on_node: 1,
             priority: Default::default(),
             helper: None,
+            stamped: false,
         };
         // SAFETY: nobody rings the bell.
         unsafe { self.device.stream(config) }.expect("a stream")

@@ -198,6 +198,7 @@ fn a_shortage_of_memory_gives_no_stream_and_leaves_none() {
             ranks_on_node: 1,
             priority: Default::default(),
             helper: None,
+            stamped: false,
         };
         // SAFETY: nobody rings the bell.
         assert!(unsafe { bench.device.stream(config) }.is_err(), "{call}");

@@ -31,6 +31,7 @@ fn shared() -> Arc<StreamState> {
         ranks_on_node: 1,
         priority: Default::default(),
         helper: None,
+        stamped: false,
     }))
 }
 
