@@ -160,7 +160,7 @@ pub use start::Init;
 pub use tidegate_core::{
     Arithmetic, Cartesian, Cells, CellsMut, Chunks, Element, Error, IndexSet, Priority, Rejected,
     Result, Route, StreamOptions, Throttle, WorldOptions, capture, code, element, error, kernel,
-    stream, verify, window,
+    observe, stream, verify, window,
 };
 pub use tidegate_derive::Element;
 #[cfg(feature = "fabric")]

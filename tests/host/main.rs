@@ -13,6 +13,7 @@ mod failing;
 mod handles;
 mod layouts;
 mod nic;
+mod observe;
 mod oneself;
 mod order;
 mod plain;

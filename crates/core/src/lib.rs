@@ -14,6 +14,7 @@ mod footprint;
 mod ground;
 mod half_kind;
 mod message;
+pub mod observe;
 mod place;
 mod replays;
 

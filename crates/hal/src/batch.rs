@@ -429,6 +429,8 @@ pub struct Batch {
     /// Whether it rings doorbells of a NIC, or waits for words that a NIC adds to.
     helped: bool,
     moves: bool,
+    /// For each lane, the bytes that a NIC moves for it. Empty if no NIC does.
+    by_nic: Box<[u64]>,
     /// The batch in the form that its device executes.
     lowered: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
@@ -493,6 +495,7 @@ impl Batch {
         Batch {
             id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             helped: false,
+            by_nic: Box::default(),
             moves,
             steps: steps.into(),
             lanes,
@@ -524,8 +527,26 @@ impl Batch {
             .map(|batch| -> Arc<dyn Any + Send + Sync> { Arc::clone(*batch) as _ })
             .collect();
         let helped = batches.iter().any(|batch| batch.helped);
+        let by_nic = batches
+            .iter()
+            .flat_map(|batch| (0..batch.lanes.len()).map(|lane| batch.bytes_by_nic(lane as u32)));
+        let by_nic = by_nic.collect();
         // SAFETY: the caller's promise; the batches themselves keep what they keep.
-        unsafe { Batch::new(lanes, keep) }.helped(helped)
+        (unsafe { Batch::new(lanes, keep) })
+            .helped(helped)
+            .moved_by_nic(by_nic)
+    }
+
+    /// Says how many bytes a NIC moves for each lane, for tools. No device looks at it.
+    #[must_use]
+    pub fn moved_by_nic(mut self, bytes: Vec<u64>) -> Self {
+        self.by_nic = bytes.into();
+        self
+    }
+
+    /// How many bytes a NIC moves for a lane.
+    pub fn bytes_by_nic(&self, lane: u32) -> u64 {
+        self.by_nic.get(lane as usize).copied().unwrap_or(0)
     }
 
     /// Says whether the batch rings doorbells of a NIC, or waits for words that a NIC adds to. If so, streams that are

@@ -14,7 +14,7 @@
 /// A part of a lane: at most one wait, and the moves and adds up to the next wait.
 ///
 /// If several blocks of a device carry out the lane, the times are those of its first block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Leg {
     /// [`Batch::id`](crate::batch::Batch::id) of the batch.
     pub batch: u64,

@@ -119,6 +119,9 @@ variables! {
         "the size of the chunks in which puts through pinned memory go to the NIC: never, BYTES, or BYTES:FROM \
          for puts of FROM bytes or more",
         "1048576:2097152 with GPUs, never with host streams";
+    TRACE = "TIDEGATE_TRACE", Text,
+        "own: the folder to which this rank writes its events, for `tidegate trace`",
+        "no events are written";
     RAILS = "TIDEGATE_RAILS", Number(1, 4),
         "the number of endpoints, 1 to 4, by which a rank with a GPU sends long messages. Each has two threads",
         "over tcp and tcp;ofi_rxm: 2 if each rank has 8 processors, 3 if 16, 4 if 32; otherwise 1";

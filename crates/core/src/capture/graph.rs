@@ -5,6 +5,7 @@ use std::panic::Location;
 use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::site::CallSite;
 
 use super::lent::{settle_tickets, touch};
 use crate::carry::{Carry, LeafState, compare, given_up, name_of, pair_given_up};
@@ -12,7 +13,9 @@ use crate::epochs::RecordedEpochs;
 #[cfg(doc)]
 use crate::error::Cause;
 use crate::error::{CaptureError, Error, Rejected, Result};
+use crate::ground::fresh_id;
 use crate::myself::Script;
+use crate::observe::{ObservedStream, RecordedStep};
 use crate::place::Brand;
 use crate::replays::Proved;
 use crate::stream::{Noted, NotedStep, RecordedArms, Stream, home_number};
@@ -49,6 +52,8 @@ pub struct Graph<'s, D: Device> {
     pub(super) proved: OnceLock<Proved>,
     /// What each replay does, in the order of the calls; the first number is that of the stream.
     pub(super) steps: Vec<(usize, NotedStep)>,
+    /// The number by which observers know it.
+    number: u64,
     ids: Vec<(u64, LeafState)>,
     brand: Brand<'s>,
 }
@@ -108,12 +113,42 @@ pub(super) fn name_in_pair<'s, 't, D: Device>(
     }
 }
 
+/// What a recording does, for observers.
+fn told(
+    steps: &[(usize, NotedStep)],
+    observed: &[Option<&ObservedStream>],
+) -> Vec<(u32, RecordedStep)> {
+    let told = steps.iter().filter_map(|(stream, step)| {
+        let step = match step {
+            NotedStep::Batch(batch, ..) => RecordedStep::Batch(batch.id()),
+            NotedStep::Kernel(name) => RecordedStep::Kernel(name.clone()),
+            NotedStep::Signal(number) => RecordedStep::Signal(*number),
+            NotedStep::Await(number) => RecordedStep::Await(*number),
+            NotedStep::Unput(..) => return None,
+        };
+        Some((observed[*stream]?.number(), step))
+    });
+    told.collect()
+}
+
 impl<'s, D: Device> Graph<'s, D> {
-    pub(super) fn new(raw: RawGraph<D>, mut noted: Noted<D>, ids: Vec<(u64, LeafState)>) -> Self {
+    /// The graph of what was recorded on these streams.
+    pub(super) fn new(
+        raw: RawGraph<D>,
+        mut noted: Noted<D>,
+        ids: Vec<(u64, LeafState)>,
+        observed: &[Option<&ObservedStream>],
+    ) -> Self {
         noted.steps.sort_by_key(|(number, ..)| *number);
         let steps = noted.steps.into_iter();
+        let steps: Vec<_> = steps.map(|(_, stream, step)| (stream, step)).collect();
+        let number = fresh_id();
+        if let [Some(first), ..] = observed {
+            first.records(number, told(&steps, observed));
+        }
         Graph {
-            steps: steps.map(|(_, stream, step)| (stream, step)).collect(),
+            steps,
+            number,
             raw: Arc::new(raw),
             proved: OnceLock::new(),
             arms: RecordedArms::new(noted.arms),
@@ -206,7 +241,7 @@ impl<'s, D: Device> Graph<'s, D> {
                 // SAFETY: everything that the recording touches is in `lent` (its brand let in nothing else), which the
                 // caller holds, at home on this stream. The caller gets it back on the same stream, so later work is
                 // ordered after the replay.
-                unsafe { self.submit(stream, &[], times) }
+                unsafe { self.submit(stream, &[], times, site) }
             });
         match replayed {
             Ok(()) => {
@@ -225,12 +260,16 @@ impl<'s, D: Device> Graph<'s, D> {
         stream: &Stream<'_, D>,
         others: &[&D::Stream],
         times: usize,
+        site: CallSite,
     ) -> Result<()> {
         let times = times as u64;
         self.script.admit(times)?;
         self.epochs.admit(times)?;
         let prepare = || Ok(stream.raw().prepare_replay(others, &self.raw)?);
         self.arms.replay(stream, times, prepare, |times| {
+            if let Some(observed) = stream.observed() {
+                observed.replays(self.number, times, site);
+            }
             // SAFETY: the recording touches only what was lent to it, since its brands let in nothing else. Each thing
             // is ordered by the stream that it is at home on, or by hand-offs that are recorded. The caller holds it,
             // as promised. The NIC has been armed for what the recording rings for.
@@ -335,7 +374,7 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
             .and_then(|()| settle_tickets(&mut there, other, site))
             // SAFETY: what was lent is in the two values, each at home on the stream that it was lent on. The caller
             // gets it back there, so later work is ordered after the replay.
-            .and_then(|()| unsafe { self.one.submit(stream, &[other.raw()], times) });
+            .and_then(|()| unsafe { self.one.submit(stream, &[other.raw()], times, site) });
         match replayed {
             Ok(()) => {
                 touch(&mut here, stream);

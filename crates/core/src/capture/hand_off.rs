@@ -95,6 +95,11 @@ impl<'s, D: Device> Stream<'s, D> {
         let handed = admitted
             .and_then(|()| settle_tickets(&mut value, self, site))
             .and_then(|()| {
+                if let (Some(one), Some(other)) = (self.observed(), to.observed())
+                    && !self.raw().capturing()
+                {
+                    one.hands_off(other);
+                }
                 let event = self.raw().record()?;
                 to.raw().wait_event(&event)?;
                 if self.raw().capturing() {

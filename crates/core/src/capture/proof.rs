@@ -181,6 +181,7 @@ impl Builder {
                 };
                 return self.record.unput.push(unput);
             }
+            NotedStep::Kernel(_) => return,
             NotedStep::Signal(number) => Work::Signal(*number),
             NotedStep::Await(number) => Work::Await(*number),
         };

@@ -148,7 +148,10 @@ impl<'s, D: Device> Stream<'s, D> {
         // Nothing has been executed, so everything is as it was when it was lent.
         let returned = rebrand(returned);
         match recorded {
-            Ok((graph, noted)) => Ok((Graph::new(graph, noted, ids), returned)),
+            Ok((graph, noted)) => {
+                let observed = [self.observed()];
+                Ok((Graph::new(graph, noted, ids, &observed), returned))
+            }
             Err(error) => Err(Rejected::new(error, Some(returned))),
         }
     }
@@ -292,7 +295,8 @@ impl<'s, D: Device> Stream<'s, D> {
             Ok(recorded) => recorded,
             Err(error) => return Err(Rejected::new(error, Some(returned))),
         };
-        let graph = PairGraph::new(Graph::new(graph, noted, ids), apart);
+        let observed = [self.observed(), other.observed()];
+        let graph = PairGraph::new(Graph::new(graph, noted, ids, &observed), apart);
         Ok((graph, returned))
     }
 }

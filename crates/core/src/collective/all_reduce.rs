@@ -43,10 +43,10 @@ use crate::element::Arithmetic;
 use crate::error::WindowError;
 use crate::error::{AllReduceLimit, EpochError, Error, Rejected, Result};
 use crate::nic::Touch;
+use crate::observe::EpochCall;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::{Stream, prepare_wait};
-use crate::verify::EpochCall;
 use crate::window::{BySlot, Inbox, Outbox, Window, check_op, try_exchange};
 
 /// The most bytes of a vector.

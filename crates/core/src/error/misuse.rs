@@ -308,6 +308,16 @@ pub enum SettingError {
         /// What the variable is set to.
         text: String,
     },
+    /// The folder for the events of the ranks cannot be made.
+    #[error("{variable} is `{folder}`, and that folder cannot be made: {error}")]
+    Trace {
+        /// The name of the environment variable.
+        variable: &'static str,
+        /// What the variable is set to.
+        folder: String,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// The text is not a number.
     #[error("{variable} is `{text}`, which is not a number")]
     Number {

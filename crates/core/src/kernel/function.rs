@@ -75,6 +75,7 @@ pub struct Module<D: LaunchDevice> {
 pub struct Function<D: LaunchDevice, S> {
     raw: D::Function,
     device: D,
+    name: Arc<str>,
     signature: Of<S>,
 }
 
@@ -170,6 +171,7 @@ impl<D: LaunchDevice> Module<D> {
         Ok(Function {
             raw: D::function(&self.raw, name, &sizes)?,
             device: self.device.clone(),
+            name: name.into(),
             signature: PhantomData,
         })
     }
@@ -443,6 +445,10 @@ macro_rules! signature {
             Dev: LaunchDevice,
             $($parameter: Parameter, $argument: Argument<'s, Dev, Lowered = $parameter::Lowered>,)+
         {
+            fn name(&self) -> Arc<str> {
+                self.function.name.clone()
+            }
+
             #[allow(non_snake_case)]
             fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($argument,)+)) -> Result<()> {
                 let Launch { function, grid } = self;

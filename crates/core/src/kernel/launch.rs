@@ -2,13 +2,13 @@
 
 use std::panic::Location;
 
-use tidegate_hal::device::Device;
+use tidegate_hal::device::{Device, Stream as _};
 
 use super::Kernel;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{Error, KernelError};
-use crate::stream::Stream;
+use crate::stream::{NotedStep, Stream};
 
 impl<'s, D: Device> Stream<'s, D> {
     /// Enqueues a kernel with its arguments: regions (`&` or `&mut`), views of inboxes, or a tuple of up to 16 of them
@@ -57,7 +57,15 @@ impl<'s, D: Device> Stream<'s, D> {
     #[track_caller]
     pub fn launch<A, K: Kernel<'s, D, A>>(&self, kernel: K, arguments: A) -> Result<()> {
         self.healthy()?;
-        self.called_at(Location::caller());
+        let site = Location::caller();
+        self.called_at(site);
+        if let Some(observed) = self.observed() {
+            let kernel = kernel.name();
+            match self.raw().capturing() {
+                true => self.note_step(NotedStep::Kernel(kernel)),
+                false => observed.launches(kernel, site),
+            }
+        }
         kernel.enqueue(self, arguments)
     }
 }

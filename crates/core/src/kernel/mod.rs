@@ -37,6 +37,8 @@ pub use function::{Function, Launch, Module, Parameter, Plain, Signature};
 pub use tidegate_hal::code::{Code, SourceText};
 pub use tidegate_hal::device::{Grid, Parameters};
 
+use std::sync::Arc;
+
 use tidegate_hal::device::Device;
 
 use crate::error::{Error, KernelError, Result};
@@ -81,6 +83,11 @@ pub trait Kernel<'s, D: Device, A> {
     /// If the device refuses.
     #[track_caller]
     fn enqueue(self, stream: &Stream<'s, D>, arguments: A) -> Result<()>;
+
+    /// The name by which tools know it: that of its type, or of the function of device code.
+    fn name(&self) -> Arc<str> {
+        std::any::type_name::<Self>().into()
+    }
 }
 
 /// The error for arguments that do not fit the parameters of a kernel.

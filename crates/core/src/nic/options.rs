@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use tidegate_hal::nic::{Nic, NicError};
+use tidegate_hal::variables;
 
 use super::chunks::Chunks;
 use crate::error::{Result, SettingError};
 use crate::ground::variable;
+use crate::observe::{Observer, Recorder};
 
 /// Says which peers are mapped, and which are reached by the NIC. Each rank may choose for itself. But with
 /// [staged](WorldOptions::staged) memory, two ranks reach each other by their NICs if either of them wants that.
@@ -128,6 +130,16 @@ impl NicSource {
     }
 }
 
+/// Who gets the events of a rank.
+#[derive(Clone, Default)]
+pub(crate) struct Observers(pub(crate) Vec<Arc<dyn Observer>>);
+
+impl std::fmt::Debug for Observers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0.len())
+    }
+}
+
 /// Options for making a world.
 ///
 /// # Examples
@@ -142,6 +154,7 @@ impl NicSource {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct WorldOptions {
+    pub(crate) observers: Observers,
     pub(crate) nic: NicSource,
     pub(crate) route: Option<Route>,
     pub(crate) staged: bool,
@@ -178,7 +191,22 @@ impl WorldOptions {
         if self.chunks.is_none() {
             self.chunks = Chunks::from_env()?;
         }
+        if let Some(folder) = variable(variables::TRACE.name) {
+            let recorder = Recorder::new(&folder).map_err(|error| SettingError::Trace {
+                variable: variables::TRACE.name,
+                folder,
+                error,
+            })?;
+            self.observers.0.push(Arc::new(recorder));
+        }
         Ok(())
+    }
+
+    /// Adds an observer: it gets every event of the rank. See [`observe`](crate::observe), with an example.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<impl Observer>) -> Self {
+        self.observers.0.push(observer);
+        self
     }
 
     /// Sets the NIC. One endpoint serves one world.

@@ -239,7 +239,9 @@ impl<D: Device> World<D> {
         };
         let raw = make(self.device(), config)?;
         self.knows_stream(name.clone(), raw.reclaim());
-        Ok(UnboundStream::new(raw, self.clone(), name))
+        let observed = self.observed();
+        let observed = observed.map(|observed| observed.stream(raw.stamps(), raw.reclaim()));
+        Ok(UnboundStream::new(raw, self.clone(), name, observed))
     }
 }
 

@@ -11,7 +11,7 @@ use super::arm::Arm;
 use crate::epochs::RecordedEpochs;
 use crate::error::SlotName;
 use crate::myself::RecordedAct;
-use crate::verify::EpochCall;
+use crate::observe::EpochCall;
 
 /// What each replay must arm and count, and what it does. The numbers tell the order.
 pub(crate) struct Noted<D: Device> {
@@ -25,6 +25,8 @@ pub(crate) struct Noted<D: Device> {
 /// Work that was recorded.
 pub(crate) enum NotedStep {
     Batch(Arc<Batch>, EpochCall, CallSite),
+    /// A kernel, by its name. Noted only if somebody observes the rank.
+    Kernel(Arc<str>),
     /// An epoch that was just completed leaves these slots of a window as they were.
     Unput(WindowId, Arc<[SlotName]>, CallSite),
     /// The hand-off with this number goes on from here.

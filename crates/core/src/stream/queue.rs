@@ -16,6 +16,7 @@ use crate::epochs::Epochs;
 use crate::error::{CaptureError, Error, Result};
 use crate::ground::fresh_id;
 use crate::myself::RecordedAct;
+use crate::observe::ObservedStream;
 use crate::place::{Brand, Guard};
 use crate::world::World;
 
@@ -38,11 +39,22 @@ pub struct UnboundStream<D: Device> {
     raw: D::Stream,
     world: World<D>,
     name: StreamName,
+    observed: Option<ObservedStream>,
 }
 
 impl<D: Device> UnboundStream<D> {
-    pub(crate) fn new(raw: D::Stream, world: World<D>, name: StreamName) -> Self {
-        UnboundStream { raw, world, name }
+    pub(crate) fn new(
+        raw: D::Stream,
+        world: World<D>,
+        name: StreamName,
+        observed: Option<ObservedStream>,
+    ) -> Self {
+        UnboundStream {
+            raw,
+            world,
+            name,
+            observed,
+        }
     }
 
     /// Gives the stream the brand of the guard, which nothing else can have, and a name if it has none.
@@ -50,12 +62,16 @@ impl<D: Device> UnboundStream<D> {
     pub fn bind<'s>(self, guard: Guard<'s>, name: &str) -> Stream<'s, D> {
         let _: Guard<'s> = guard;
         self.name.set(name);
+        if let Some(observed) = &self.observed {
+            observed.made(self.name.as_str());
+        }
         Stream {
             _unwinding: Unwinding(self.world.clone()),
             raw: Unshared(self.raw),
             process: self.world.process(),
             world: self.world,
             name: self.name,
+            observed: self.observed,
             noted: Unshared(RefCell::default()),
             brand: PhantomData,
             _not_sync: OneThreadAtATime(PhantomData),
@@ -107,6 +123,8 @@ pub struct Stream<'s, D: Device> {
     process: Process,
     world: World<D>,
     name: StreamName,
+    /// If somebody observes the rank.
+    observed: Option<ObservedStream>,
     /// What replays must arm and count. It is filled while the stream is captured.
     noted: Unshared<RefCell<Noted<D>>>,
     brand: Brand<'s>,
@@ -164,6 +182,12 @@ impl<'s, D: Device> Stream<'s, D> {
     /// ```
     pub fn world(&self) -> &World<D> {
         &self.world
+    }
+
+    /// If somebody observes the rank: what tells them.
+    #[inline]
+    pub(crate) fn observed(&self) -> Option<&ObservedStream> {
+        self.observed.as_ref()
     }
 
     /// The stream's name: that of its variable, if the program gave no other.

@@ -10,7 +10,7 @@ use tidegate_hal::site::CallSite;
 use super::noted::NotedStep;
 use super::queue::Stream;
 use crate::error::{Result, SlotName};
-use crate::verify::EpochCall;
+use crate::observe::EpochCall;
 
 impl<D: Device> Stream<'_, D> {
     /// Submits a batch. `call` is what the program called, and `site` the place of the call. If the stream is captured,
@@ -26,9 +26,16 @@ impl<D: Device> Stream<'_, D> {
         call: EpochCall,
         site: CallSite,
     ) -> Result<()> {
+        let capturing = self.raw().capturing();
+        if let Some(observed) = self.observed() {
+            match capturing {
+                true => observed.declares(batch, call, site),
+                false => observed.enqueues(batch, call, site),
+            }
+        }
         // SAFETY: the caller's promise.
         unsafe { self.raw().submit(batch, site) }?;
-        if self.raw().capturing() {
+        if capturing {
             self.note_step(NotedStep::Batch(batch.clone(), call, site));
         }
         Ok(())

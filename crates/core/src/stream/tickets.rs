@@ -8,7 +8,7 @@ use tidegate_hal::site::CallSite;
 use super::queue::Stream;
 use crate::error::Result;
 use crate::nic::{NicLine, Tickets, Touch, waits};
-use crate::verify::EpochCall;
+use crate::observe::EpochCall;
 
 impl Tickets {
     /// Enqueues the wait for the tickets that conflict with `touch`.

@@ -17,8 +17,9 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{Act, Before, EpochCall, Op, Record, Signal, Work};
+use super::record::{Act, Before, Op, Record, Signal, Work};
 use super::verdict::{CycleWait, Doubt, Flaw, Proof, RankCall, Unbalanced, Unput, Verdict};
+use crate::observe::EpochCall;
 
 /// A word: one rank adds to it, and another (or the same) waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,7 +12,7 @@ mod verdict;
 
 use check::check;
 pub use record::Signal;
-pub(crate) use record::{Act, Before, EpochCall, Item, NotPut, Op, Record, Work};
+pub(crate) use record::{Act, Before, Item, NotPut, Op, Record, Work};
 pub use verdict::{CycleWait, Doubt, Flaw, Proof, RankCall, Unbalanced, Unput, Verdict};
 
 use crate::error::{Error, Result};

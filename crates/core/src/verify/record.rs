@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::Awaited;
 use tidegate_hal::ids::WindowId;
 
+use crate::observe::EpochCall;
+
 /// The recorded steps of one rank, and how far its epochs had come before the first replay.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -63,36 +65,6 @@ pub(crate) struct Op {
 pub(crate) enum Act {
     Add,
     Wait,
-}
-
-/// The calls in whose batches ranks wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum EpochCall {
-    Post,
-    Complete,
-    Wait,
-    Expose,
-    Exchange,
-    Barrier,
-    /// The sum of an all-reduce, after its exchange.
-    Reduce,
-    /// A wait for operations of this rank's NIC.
-    Tickets,
-}
-
-impl std::fmt::Display for EpochCall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            EpochCall::Post => "post",
-            EpochCall::Complete => "complete",
-            EpochCall::Wait => "wait",
-            EpochCall::Expose => "expose",
-            EpochCall::Exchange => "exchange",
-            EpochCall::Barrier => "barrier",
-            EpochCall::Reduce => "all-reduce",
-            EpochCall::Tickets => "wait for the NIC",
-        })
-    }
 }
 
 /// What one rank tells another on a stream.

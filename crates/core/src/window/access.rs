@@ -22,9 +22,9 @@ use crate::half_kind::HalfKind;
 use crate::layout::Layout;
 use crate::myself::Act;
 use crate::nic::Touch;
+use crate::observe::EpochCall;
 use crate::region::RegionBody;
 use crate::stream::Stream;
-use crate::verify::EpochCall;
 
 /// An epoch in which this rank accesses its targets' memory. It only notes operations; [`Access::complete`] enqueues
 /// them.

@@ -16,8 +16,8 @@ use crate::element::Element;
 use crate::error::{Rejected, Result};
 use crate::half_kind::HalfKind;
 use crate::myself::{Act, Myself};
+use crate::observe::EpochCall;
 use crate::stream::Stream;
-use crate::verify::EpochCall;
 
 /// The error of a refused [`try_exchange`], which contains the inbox and the epoch.
 ///

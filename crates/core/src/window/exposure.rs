@@ -15,9 +15,9 @@ use crate::error::Result;
 use crate::footprint::Footprint;
 use crate::half_kind::HalfKind;
 use crate::myself::{Act, Myself};
+use crate::observe::EpochCall;
 use crate::part::Members;
 use crate::stream::{Arm, Stream};
-use crate::verify::EpochCall;
 
 pub(super) struct InboxBody<D: Device> {
     pub(super) half: Half<D>,

@@ -18,8 +18,8 @@ use crate::error::Cause;
 use crate::error::{Error, Rejected, Result, WindowName};
 use crate::half_kind::HalfKind;
 use crate::myself::Act;
+use crate::observe::EpochCall;
 use crate::stream::Stream;
-use crate::verify::EpochCall;
 
 /// The target's half of a window: the memory that others put into, at a time when nobody puts. It is at home on stream
 /// `'s`.

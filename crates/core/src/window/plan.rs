@@ -18,8 +18,8 @@ use super::{Half, Link};
 use crate::error::{EpochError, Error, Result, SlotName, push};
 use crate::ground::visited;
 use crate::layout::Layout;
+use crate::observe::EpochCall;
 use crate::stream::{Arm, Stream, armed};
-use crate::verify::EpochCall;
 
 /// How many different epochs an outbox remembers.
 const PLANS: usize = 8;
@@ -349,15 +349,27 @@ fn lower<D: Device>(
         .collect();
     let notes = members.iter().flat_map(|lane| by_lane.notes(*lane));
     let keep = notes.flat_map(|note| note.keeps(edges)).collect();
-    let by_nic = members
+    let by_nic = |lane: &usize| matches!(half.peers[*lane].link, Link::Nic(_));
+    let helped = members.iter().any(by_nic);
+    // What a lane itself stages is seen in its moves.
+    let sent = members
         .iter()
-        .any(|lane| matches!(half.peers[*lane].link, Link::Nic(_)));
+        .map(|lane| match by_nic(lane) && !by_lane.is_staged(*lane) {
+            true => {
+                let counts = by_lane.notes(*lane).iter().map(|note| note.count as u64);
+                counts.sum::<u64>() * half.window.element_size as u64
+            }
+            false => 0,
+        });
+    let sent = if helped { sent.collect() } else { Vec::new() };
     // SAFETY: words, operands, bells and remote memory lie in blocks that the half holds. Counts were checked against
     // regions, slots and layouts when the operations were noted. Regions belong to the outbox's stream, and are
     // borrowed until the epoch is complete. Overlaps were refused above. The exposure that each lane waits for orders
     // its moves with the target; slots, ranges or atomicity keep them apart from other origins. Tables are kept by the
     // batch.
-    unsafe { Batch::new(lanes, keep) }.helped(by_nic)
+    (unsafe { Batch::new(lanes, keep) })
+        .helped(helped)
+        .moved_by_nic(sent)
 }
 
 /// Submits a batch of window halves, and arms the NIC with the programs that the batch rings for.

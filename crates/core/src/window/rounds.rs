@@ -19,8 +19,8 @@ use super::{BySlot, Inbox, Link, Outbox, submit_armed};
 use crate::epochs::Epochs;
 use crate::error::Result;
 use crate::half_kind::HalfKind;
+use crate::observe::EpochCall;
 use crate::stream::{Arm, Stream};
-use crate::verify::EpochCall;
 use crate::world::Watched;
 
 /// All rounds of a barrier, as one lane of one batch.

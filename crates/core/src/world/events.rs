@@ -17,6 +17,7 @@ use crate::error::Cause;
 use crate::ground::{MOST_TEXT, lock, shortened};
 use crate::half_kind::HalfKind;
 use crate::message::Message;
+use crate::observe::{self, now};
 use crate::watch::on_message;
 
 impl<D: Device> World<D> {
@@ -82,9 +83,20 @@ impl<D: Device> World<D> {
     }
 
     fn set_held(&self, window: WindowId, halves: &[HalfKind], held: bool) {
-        lock(&self.inner.events)
-            .windows
-            .set_held(window, halves, held);
+        let mut events = lock(&self.inner.events);
+        events.windows.set_held(window, halves, held);
+        if let Some(observed) = self.observed()
+            && held
+        {
+            let (what, name) = events.windows.living(window).named();
+            drop(events);
+            observed.tell(&observe::Event::Opened {
+                window,
+                what: what.into(),
+                name,
+                at: now(),
+            });
+        }
     }
 
     /// Whether the program holds a window or barrier (as `what` says) with that name.
@@ -238,6 +250,13 @@ impl<D: Device> Inner<D> {
     fn end_waits(&self, window: &Watched<D>, cause: &Cause) {
         let (name, id) = (&window.name, window.id);
         tell(|| tracing::debug!(window = %name, %id, %cause, "a window is revoked"));
+        if let Some(observed) = &self.observed {
+            observed.tell(&observe::Event::Revoked {
+                window: id,
+                why: cause.to_string(),
+                at: now(),
+            });
+        }
         window.revoke(&self.device, self.own_bell.base(), cause);
     }
 
@@ -407,6 +426,13 @@ impl<D: Device> Inner<D> {
             }
         }
         drop(events);
+        if let Some(observed) = &self.observed {
+            observed.tell(&observe::Event::Gone {
+                rank: rank as u32,
+                why: cause.to_string(),
+                at: now(),
+            });
+        }
         if reports {
             self.watch.reporter_gone();
         }

@@ -15,6 +15,7 @@ use super::progress::Progress;
 use crate::error::{Cause, Error, Result};
 use crate::ground::{ReclaimOf, lock};
 use crate::nic::{Attached, Chunks, Route};
+use crate::observe::Observed;
 use crate::replays::{Proved, Replays};
 use crate::watch::Watch;
 
@@ -72,6 +73,8 @@ pub(crate) struct Inner<D: Device> {
     pub(super) watch: Watch,
     /// The proved recordings that the program has replayed.
     pub(super) replays: Mutex<Replays>,
+    /// If somebody observes this rank.
+    pub(super) observed: Option<Arc<Observed>>,
     pub(super) nic: Option<Attached<D>>,
     pub(super) route: Route,
     pub(super) staged: bool,
@@ -339,6 +342,11 @@ impl<D: Device> World<D> {
         lock(&self.inner.replays).note(recording, stream, times);
     }
 
+    /// If somebody observes this rank: what tells them.
+    pub(crate) fn observed(&self) -> Option<&Arc<Observed>> {
+        self.inner.observed.as_ref()
+    }
+
     /// A reference for those that must not keep the rank in the job.
     pub(crate) fn downgrade(&self) -> Weak<Inner<D>> {
         Arc::downgrade(&self.inner.0)
@@ -389,6 +397,9 @@ impl<D: Device> Drop for Member<D> {
             return std::mem::forget(self.0.clone());
         }
         self.watch.stop();
+        if let Some(observed) = &self.observed {
+            observed.end();
+        }
         if std::thread::panicking() {
             // The others must not wait for ranks that wait for this one.
             return self.control.fail(PANICKED);

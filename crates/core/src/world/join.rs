@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_boot::{Config, LocalControl, TcpControl};
-use tidegate_hal::control::{Control, Event, PANICKED};
+use tidegate_hal::control::{Control, Event as ControlEvent, PANICKED};
 use tidegate_hal::device::Device;
 use tidegate_hal::process::Process;
 use tidegate_hal::variables;
@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::error::{Result, SettingError};
 use crate::ground::variable;
 use crate::nic::{Chunks, Route, WorldOptions};
+use crate::observe::{Event, Joined, Observed, now};
 use crate::watch::Watch;
 
 impl<D: Device> World<D> {
@@ -261,14 +262,35 @@ impl<D: Device> World<D> {
             own_bell,
             bells,
             nic,
+            rounds,
         } = {
             let (asked, broken) = (broken.clone(), broken.clone());
             let failed = Box::new(move |reason| broken.note(reason));
             let asks = Box::new(move |peer, number| asked.ask(peer, number));
             let route = options.route.as_ref().unwrap_or(&Route::Auto);
             let nic = options.nic.open(route.needs_nic(several_nodes(&*control)));
-            meet(&*control, &device, nic, (failed, asks))?
+            let observed = !options.observers.0.is_empty();
+            meet(&*control, &device, nic, (failed, asks), observed)?
         };
+        let observed = match options.observers.0 {
+            observers if observers.is_empty() => None,
+            observers => Some(Observed::new(observers)?),
+        };
+        if let Some(observed) = &observed {
+            observed.tell(&Event::Joined(Joined {
+                rank: control.rank() as u32,
+                ranks: control.size() as u32,
+                node: control.node(control.rank()) as u32,
+                host: rustix::system::uname()
+                    .nodename()
+                    .to_string_lossy()
+                    .into_owned(),
+                process: std::process::id(),
+                device: D::NAME.to_owned(),
+                at: now(),
+                rounds,
+            }));
+        }
         if let Some(streams) = options.waiting_streams {
             device.expect_waiting(streams);
         }
@@ -302,6 +324,7 @@ impl<D: Device> World<D> {
             progress: Mutex::default(),
             watch: Watch::default(),
             replays: Mutex::default(),
+            observed,
             nic,
             route: options.route.unwrap_or_default(),
             staged,
@@ -352,7 +375,7 @@ impl<D: Device> Drop for OnPanic<D> {
             && inner.process.is_this()
         {
             let (rank, reason) = (self.0.rank(), PANICKED.into());
-            inner.on_event(Event::Lost { rank, reason });
+            inner.on_event(ControlEvent::Lost { rank, reason });
         }
     }
 }

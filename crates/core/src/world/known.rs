@@ -79,6 +79,12 @@ impl<D: Device> Default for Known<D> {
 }
 
 impl<D: Device> Entry<D> {
+    /// What it is, in a word, and its name.
+    pub(super) fn named(&self) -> (&'static str, Arc<str>) {
+        let word = self.what.rsplit(' ').next();
+        (word.unwrap_or(self.what), self.name.clone())
+    }
+
     fn is_held(&self) -> bool {
         self.halves.contains(&Hold::Holds)
     }

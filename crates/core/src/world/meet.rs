@@ -6,6 +6,7 @@ use tidegate_hal::control::{Control, Handle, Packet};
 use tidegate_hal::device::{Device, DeviceError};
 use tidegate_hal::memory::{Block as _, Sharing};
 use tidegate_hal::nic::{Connection, Keep, Key, Memory, Nic, NicError, Registration, Signalled};
+use tidegate_hal::stamps::now;
 use tidegate_words::Bell;
 
 use crate::error::{Error, MeetError, Result};
@@ -21,6 +22,8 @@ struct Hello {
     process: u64,
     /// How much of the hardware the process may use while others use it, too.
     portion: usize,
+    /// Whether somebody observes the rank.
+    observed: bool,
     /// The rank's NIC, if it has one, or the reason why it could not open the one that it needs.
     nic: Result<Option<HelloNic>, String>,
 }
@@ -66,7 +69,12 @@ pub(crate) struct Met<D: Device> {
     /// Every rank's bell, or `None` for ranks on other nodes.
     pub(crate) bells: Vec<Option<D::Block>>,
     pub(crate) nic: Option<Attached<D>>,
+    /// For observers: see [`Joined::rounds`](crate::observe::Joined::rounds).
+    pub(crate) rounds: Vec<(u64, u64)>,
 }
+
+/// How many rounds compare the clocks of nodes. Most of them meet no other work, and the tightest counts.
+const ROUNDS: usize = 16;
 
 /// The functions that a NIC calls: [`Connection::failed`] and [`Connection::asks`].
 type NicCalls = (
@@ -81,6 +89,7 @@ pub(crate) fn meet<D: Device>(
     device: &D,
     opened: Result<Option<Arc<dyn Nic>>, NicError>,
     calls: NicCalls,
+    observed: bool,
 ) -> Result<Met<D>> {
     let bytes = size_of::<Bell>();
     let (nic, no_nic) = match opened {
@@ -104,6 +113,7 @@ pub(crate) fn meet<D: Device>(
         hardware: device.hardware(),
         process: process(),
         portion: device.portion(),
+        observed,
         nic: match (&nic, no_nic) {
             (_, Some(reason)) => Err(reason),
             (None, None) => Ok(None),
@@ -135,6 +145,7 @@ pub(crate) fn meet<D: Device>(
     own.share_no_more();
     rung.share_no_more();
     let (mut bells, mut theirs, mut users) = (Vec::new(), Vec::new(), Vec::new());
+    let mut any_observed = false;
     for (rank, packet) in control
         .exchange("making a world", packet)?
         .into_iter()
@@ -152,6 +163,7 @@ pub(crate) fn meet<D: Device>(
                 mine: D::NAME,
             }));
         }
+        any_observed |= said.observed;
         let mut handles = packet.handles.into_iter();
         let bell = handles
             .next()
@@ -185,11 +197,32 @@ pub(crate) fn meet<D: Device>(
         }
         _ => None,
     };
+    let several_nodes = (0..control.size()).any(|rank| control.node(rank) != node);
+    let rounds = if any_observed && several_nodes {
+        compare_clocks(control)?
+    } else {
+        Vec::new()
+    };
     Ok(Met {
         own_bell: own,
         bells,
         nic,
+        rounds,
     })
+}
+
+/// Takes the times around exchanges of all ranks. Collective.
+fn compare_clocks(control: &dyn Control) -> Result<Vec<(u64, u64)>> {
+    let round = |_| {
+        let before = now();
+        let packet = Packet {
+            bytes: Vec::new(),
+            handles: Vec::new(),
+        };
+        control.exchange("comparing clocks", packet)?;
+        Ok((before, now()))
+    };
+    (0..ROUNDS).map(round).collect()
 }
 
 /// Connects the NIC with those of the other ranks.

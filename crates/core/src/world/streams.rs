@@ -26,7 +26,7 @@ impl<D: Device> World<D> {
                 .filter(|rank| inner.control.node(*rank) == node)
                 .count(),
             priority: Priority::Normal,
-            stamped: false,
+            stamped: inner.observed.is_some(),
             helper: (inner.nic.as_ref()).and_then(|attached| attached.nic.helper()),
         }
     }

@@ -28,6 +28,23 @@ pub enum Fault {
     Aborted,
 }
 
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Wait { tag, epoch, .. } => {
+                let Tag { peer, awaited, .. } = tag;
+                write!(
+                    f,
+                    "rank {peer} has not signalled {awaited} of epoch {epoch}"
+                )
+            }
+            Fault::Transport(detail) => f.write_str(detail),
+            Fault::Kernel(message) => write!(f, "a kernel panicked: {message}"),
+            Fault::Aborted => f.write_str("the stream was told to stop"),
+        }
+    }
+}
+
 /// A wait that a stream is in at the moment, for the wait-for graph.
 #[derive(Clone, Debug)]
 pub struct Blocked {

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use tidegate_hal::ids::{TeamId, WindowId};
 
-use super::super::record::{Act, Before, EpochCall, Item, Op, Record, Signal, Work};
+use super::super::record::{Act, Before, Item, Op, Record, Signal, Work};
 use super::*;
+use crate::observe::EpochCall;
 use crate::random::Rng;
 
 fn window(number: u32) -> WindowId {

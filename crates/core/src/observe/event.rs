@@ -1,0 +1,380 @@
+//! The events.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tidegate_hal::batch::{Awaited, Batch, Step, Tag};
+use tidegate_hal::ids::WindowId;
+use tidegate_hal::site::CallSite;
+use tidegate_hal::stamps::Leg;
+
+/// Something that happened on a rank. Times are nanoseconds of `CLOCK_MONOTONIC`. Streams are numbered by rank, from 0,
+/// in the order in which they were made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Event {
+    /// The rank has joined the job: the first event.
+    Joined(Joined),
+    /// The rank has opened a window, or made a barrier or an all-reduce.
+    Opened {
+        /// Its id, which is the same on all ranks.
+        window: WindowId,
+        /// What it is: `window` or `barrier`.
+        what: Arc<str>,
+        /// Its name.
+        name: Arc<str>,
+        /// The time.
+        at: u64,
+    },
+    /// The program has made a stream.
+    Made {
+        /// Its number.
+        stream: u32,
+        /// Its name.
+        name: String,
+        /// Whether it will stamp what it does. If not, there are no [`Event::Leg`]s of it.
+        stamped: bool,
+        /// The time.
+        at: u64,
+    },
+    /// What a batch does. It comes once, before the batch is enqueued or recorded for the first time.
+    Declared(Declared),
+    /// The program enqueues a batch. (If the device refuses, the call returns an error, and no leg follows.)
+    Enqueued {
+        /// The stream.
+        stream: u32,
+        /// The batch.
+        batch: u64,
+        /// The time.
+        at: u64,
+    },
+    /// The program launches a kernel.
+    Launched {
+        /// The stream.
+        stream: u32,
+        /// The kernel's name: that of a function of device code, or of a closure's type.
+        kernel: Arc<str>,
+        /// The line of the program.
+        site: Arc<str>,
+        /// The time.
+        at: u64,
+    },
+    /// The later work of one stream comes after the earlier work of another.
+    HandedOff {
+        /// The stream whose work comes first.
+        from: u32,
+        /// The other stream.
+        to: u32,
+        /// The time.
+        at: u64,
+    },
+    /// The program has recorded a step.
+    Recorded(Recorded),
+    /// The program replays a recording.
+    Replayed {
+        /// The number of the recording.
+        recording: u64,
+        /// How often.
+        times: u64,
+        /// The line of the program.
+        site: Arc<str>,
+        /// The time.
+        at: u64,
+    },
+    /// A stream has carried out a part of a batch.
+    Leg {
+        /// The stream.
+        stream: u32,
+        /// What the stream has stamped.
+        leg: Leg,
+    },
+    /// A kernel has run on a stream that knows when its kernels run: on a stream of the host.
+    Ran {
+        /// The stream.
+        stream: u32,
+        /// The kernel's name.
+        kernel: Arc<str>,
+        /// When it began.
+        begun: u64,
+        /// When it returned.
+        ended: u64,
+    },
+    /// A stream has dropped stamps, because they were not taken fast enough.
+    Dropped {
+        /// The stream.
+        stream: u32,
+        /// How many it has dropped, in all.
+        stamps: u64,
+    },
+    /// How far the stamps of a stream may be from the host's clock.
+    Clock {
+        /// The stream.
+        stream: u32,
+        /// The bound, in nanoseconds.
+        error: u64,
+    },
+    /// A stream has failed.
+    Failed {
+        /// The stream.
+        stream: u32,
+        /// Why.
+        why: String,
+        /// The time when that was seen.
+        at: u64,
+    },
+    /// A window is revoked.
+    Revoked {
+        /// The window.
+        window: WindowId,
+        /// Why.
+        why: String,
+        /// The time.
+        at: u64,
+    },
+    /// Another rank has ended.
+    Gone {
+        /// The rank.
+        rank: u32,
+        /// How.
+        why: String,
+        /// The time.
+        at: u64,
+    },
+    /// The rank leaves the job: the last event.
+    Left {
+        /// The time.
+        at: u64,
+    },
+}
+
+/// A rank has joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Joined {
+    /// The number of the rank.
+    pub rank: u32,
+    /// How many ranks the job has.
+    pub ranks: u32,
+    /// The rank's node.
+    pub node: u32,
+    /// The name of the machine.
+    pub host: String,
+    /// The process.
+    pub process: u32,
+    /// The kind of device.
+    pub device: String,
+    /// The time.
+    pub at: u64,
+    /// Rounds by which clocks of nodes are compared: for each, the times before and after an exchange of all ranks.
+    /// Each rank's time before comes before each rank's time after. Without several nodes there are none.
+    pub rounds: Vec<(u64, u64)>,
+}
+
+/// What a batch does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Declared {
+    /// The number of the batch.
+    pub batch: u64,
+    /// The call that enqueues it.
+    pub call: EpochCall,
+    /// The line of the program.
+    pub site: Arc<str>,
+    /// Its parts: one for each [`Leg`] that a stream will stamp.
+    pub parts: Vec<Part>,
+}
+
+/// What a batch does in one leg of one lane: it waits, moves, and then tells others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Part {
+    /// The lane.
+    pub lane: u32,
+    /// The number of the leg in its lane.
+    pub leg: u32,
+    /// What it waits for, if it waits.
+    pub awaits: Option<Awaits>,
+    /// How many bytes it moves between this rank and another. For a put of a counted number of elements: the most.
+    pub bytes: u64,
+    /// What it tells others when it is over.
+    pub tells: Vec<Tells>,
+}
+
+/// What a stream awaits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Awaits {
+    /// The window, barrier or all-reduce.
+    pub window: Option<WindowId>,
+    /// The rank that must act.
+    pub peer: u32,
+    /// What that rank must do.
+    pub operation: Operation,
+}
+
+/// What a stream tells another rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Tells {
+    /// The window, barrier or all-reduce.
+    pub window: Option<WindowId>,
+    /// The rank that waits for it.
+    pub peer: u32,
+    /// What this rank has done.
+    pub operation: Operation,
+}
+
+/// What one rank tells another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Operation {
+    /// A target has posted: its memory is exposed to the origin.
+    Post,
+    /// An origin has completed: its data is there.
+    Complete,
+    /// A rank has come to a barrier.
+    Arrive,
+    /// The NIC has read the source of a put.
+    Read,
+}
+
+impl Operation {
+    fn of(awaited: Awaited) -> Option<Self> {
+        match awaited {
+            Awaited::Exposure => Some(Operation::Post),
+            Awaited::Completion => Some(Operation::Complete),
+            Awaited::Barrier => Some(Operation::Arrive),
+            Awaited::Ticket => Some(Operation::Read),
+            _ => None,
+        }
+    }
+}
+
+/// The calls whose batches wait for other ranks, or tell them something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum EpochCall {
+    /// `Inbox::post`.
+    Post,
+    /// `Access::complete`.
+    Complete,
+    /// `Exposed::wait`.
+    Wait,
+    /// `Inbox::expose`.
+    Expose,
+    /// `exchange`.
+    Exchange,
+    /// `Barrier::enqueue`.
+    Barrier,
+    /// The sum of an all-reduce, after its exchange.
+    Reduce,
+    /// A wait for operations of this rank's NIC.
+    Tickets,
+}
+
+impl fmt::Display for EpochCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EpochCall::Post => "post",
+            EpochCall::Complete => "complete",
+            EpochCall::Wait => "wait",
+            EpochCall::Expose => "expose",
+            EpochCall::Exchange => "exchange",
+            EpochCall::Barrier => "barrier",
+            EpochCall::Reduce => "all-reduce",
+            EpochCall::Tickets => "wait for the NIC",
+        })
+    }
+}
+
+/// A recorded step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Recorded {
+    /// The number of the recording.
+    pub recording: u64,
+    /// The work of each replay, in the order of the calls, each with its stream.
+    pub steps: Vec<(u32, RecordedStep)>,
+    /// The time.
+    pub at: u64,
+}
+
+/// A piece of work of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum RecordedStep {
+    /// A batch.
+    Batch(u64),
+    /// A kernel.
+    Kernel(Arc<str>),
+    /// Another stream may go on from here: the hand-off with this number.
+    Signal(u64),
+    /// The stream waits for that hand-off.
+    Await(u64),
+}
+
+impl Declared {
+    pub(super) fn of(batch: &Batch, call: EpochCall, site: CallSite) -> Self {
+        let lanes = (0..).zip(batch.lanes());
+        let parts = lanes.flat_map(|(number, lane)| {
+            parts(number, batch.steps(*lane), batch.bytes_by_nic(number))
+        });
+        Declared {
+            batch: batch.id(),
+            call,
+            site: site.to_string().into(),
+            parts: parts.collect(),
+        }
+    }
+}
+
+/// The parts of a lane. `by_nic` is how many bytes the NIC moves for it.
+fn parts(lane: u32, steps: &[Step], by_nic: u64) -> Vec<Part> {
+    let part = |leg, awaits| Part {
+        lane,
+        leg,
+        awaits,
+        bytes: 0,
+        tells: Vec::new(),
+    };
+    let mut parts = vec![part(0, None)];
+    // Whether the last part has done anything. If it has, the next wait begins a new part.
+    let mut used = false;
+    for step in steps {
+        let last = parts.last_mut().expect("there is one at first");
+        match step {
+            Step::Wait(wait) => {
+                let awaits = Operation::of(wait.tag.awaited).map(|operation| Awaits {
+                    window: wait.tag.window,
+                    peer: wait.tag.peer,
+                    operation,
+                });
+                if used {
+                    let leg = last.leg + 1;
+                    parts.push(part(leg, awaits));
+                } else {
+                    last.awaits = awaits;
+                }
+            }
+            Step::Move(step) => last.bytes += step.count as u64 * u64::from(step.size),
+            Step::Add(add) => last.tells.extend(add.tag.and_then(tells)),
+            Step::Flush | Step::Store(_) => continue,
+        }
+        used = true;
+    }
+    if by_nic != 0
+        && let Some(last) = parts.iter_mut().rev().find(|part| !part.tells.is_empty())
+    {
+        last.bytes = by_nic;
+    }
+    parts
+}
+
+fn tells(tag: Tag) -> Option<Tells> {
+    Some(Tells {
+        window: tag.window,
+        peer: tag.peer,
+        operation: Operation::of(tag.awaited)?,
+    })
+}

@@ -1,0 +1,100 @@
+//! Every event of a rank, for tools.
+//!
+//! # Model
+//!
+//! An [`Observer`] gets what the program does and what the streams have done: [`Event`]s. The program's calls are events
+//! at once: a batch is enqueued, a kernel is launched, a recording is replayed. The streams stamp what they do, replays
+//! included, and a thread of tidegate turns the stamps into events about every millisecond.
+//!
+//! A stream never waits for an observer. If the thread does not keep up, the stream drops stamps, and
+//! [`Event::Dropped`] says how many. Calls of the program do wait until the observer has seen their event.
+//!
+//! [`WorldOptions::observer`](crate::WorldOptions::observer) adds an observer. With the variable `TIDEGATE_TRACE`, a
+//! [`Recorder`] writes all events of each rank to a file, which [`read`] reads.
+//!
+//! # What it costs
+//!
+//! Without an observer, a call looks at one field. With one, each call and each lane of a batch costs up to a
+//! microsecond, and streams of GPUs carry out batches by a kernel that stamps.
+//!
+//! # Stability
+//!
+//! More kinds of events, and more fields, may come with any version: the enumerations are `non_exhaustive`, and so are
+//! the structs. A file of events is read by the version that wrote it.
+
+mod event;
+mod file;
+mod observed;
+
+pub use event::{
+    Awaits, Declared, EpochCall, Event, Joined, Operation, Part, Recorded, RecordedStep, Tells,
+};
+pub use file::{ReadError, Recorder, read};
+pub(crate) use observed::{Observed, ObservedStream};
+pub use tidegate_hal::ids::{TeamId, WindowId};
+pub use tidegate_hal::stamps::{Leg, now};
+
+/// Gets the events of a rank.
+///
+/// # Examples
+///
+/// This one counts the bytes that streams have put:
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::sync::{Arc, Mutex};
+/// use tidegate::host::prelude::*;
+/// use tidegate::observe::{Event, Observer};
+/// use tidegate::WorldOptions;
+///
+/// #[derive(Default)]
+/// struct Bytes {
+///     of_leg: Mutex<HashMap<(u64, u32, u32), u64>>,
+///     moved: AtomicU64,
+/// }
+///
+/// impl Observer for Bytes {
+///     fn event(&self, event: &Event) {
+///         match event {
+///             Event::Declared(batch) => {
+///                 let parts = batch.parts.iter().map(|part| ((batch.batch, part.lane, part.leg), part.bytes));
+///                 self.of_leg.lock().unwrap().extend(parts);
+///             }
+///             Event::Leg { leg, .. } => {
+///                 let bytes = self.of_leg.lock().unwrap()[&(leg.batch, leg.lane, leg.leg)];
+///                 self.moved.fetch_add(bytes, Ordering::Relaxed);
+///             }
+///             _ => {}
+///         }
+///     }
+/// }
+///
+/// let bytes = Arc::new(Bytes::default());
+/// World::local_with(2, |_| WorldOptions::new().observer(bytes.clone()), |world| {
+///     let swap = || -> Result<()> {
+///         stream!(let s = world.stream()?);
+///         let (mut window, other) = (SlotWindow::<u64>::new("swap"), 1 - world.rank());
+///         window.slot_from(other, 0, 4);
+///         let to = window.slot_to(other, 0);
+///         let (inbox, outbox) = window.open(&s)?;
+///         let src = Region::from_slice(&world, &[7; 4])?.on(&s)?;
+///         let exposed = inbox.post(&s)?;
+///         let mut epoch = outbox.start();
+///         epoch.put(&src, to)?;
+///         epoch.complete(&s)?;
+///         exposed.wait(&s)?;
+///         s.synchronize()
+///     };
+///     swap().unwrap();
+/// });
+/// assert_eq!(bytes.moved.load(Ordering::Relaxed), 2 * 4 * 8); // of both ranks
+/// ```
+pub trait Observer: Send + Sync + 'static {
+    /// Called for each event, by one thread at a time for each rank. The caller is the program, or a thread of tidegate.
+    /// It waits, so be quick. Do not call tidegate here. A panic is caught, and ignored.
+    fn event(&self, event: &Event);
+
+    /// Called now and then, and after the last event: what is not written yet should be written.
+    fn flush(&self) {}
+}

@@ -1,0 +1,305 @@
+//! The funnel: what a rank tells its observers, and the thread that takes the stamps of streams.
+
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tidegate_hal::batch::Batch;
+use tidegate_hal::device::{DeviceError, Fault, Reclaim};
+use tidegate_hal::limits::WithLimit;
+use tidegate_hal::site::CallSite;
+use tidegate_hal::stamps::{Stamp, Stamps, now};
+use tidegate_hal::tell;
+
+use super::Observer;
+use super::event::{Declared, EpochCall, Event, Recorded, RecordedStep};
+use crate::error::{Error, Result};
+use crate::ground::lock;
+
+/// How often the thread takes stamps.
+const TICK: Duration = Duration::from_millis(1);
+/// How many ticks there are between two calls of [`Observer::flush`].
+const FLUSH: u32 = 100;
+
+/// What an observed rank has.
+pub(crate) struct Observed {
+    /// Locked while an event is told, so that observers get one event at a time.
+    observers: Mutex<Vec<Arc<dyn Observer>>>,
+    declared: Mutex<HashSet<u64>>,
+    streams: Mutex<Streams>,
+    thread: Mutex<Option<(Sender<Infallible>, JoinHandle<()>)>>,
+}
+
+#[derive(Default)]
+struct Streams {
+    made: u32,
+    alive: Vec<Seen>,
+}
+
+/// A stream, as the thread sees it.
+struct Seen {
+    number: u32,
+    stamps: Option<Arc<dyn Stamps>>,
+    dropped: u64,
+    error: u64,
+    /// The names of its kernels.
+    names: HashMap<&'static str, Arc<str>>,
+    /// Returns `None` if the stream is gone, and else why it has failed, if it has.
+    fault: Box<dyn Fn() -> Option<Option<Fault>> + Send>,
+    /// Whether the failure of the stream has been told.
+    told: Arc<AtomicBool>,
+}
+
+impl Observed {
+    /// Begins to observe. The first event comes with [`Observed::tell`].
+    pub(crate) fn new(observers: Vec<Arc<dyn Observer>>) -> Result<Arc<Self>> {
+        let observed = Arc::new(Observed {
+            observers: Mutex::new(observers),
+            declared: Mutex::default(),
+            streams: Mutex::default(),
+            thread: Mutex::default(),
+        });
+        let (stop, stopped) = channel();
+        let weak = Arc::downgrade(&observed);
+        let look = move || {
+            let mut tick = 0;
+            while let Some(observed) = weak.upgrade() {
+                observed.take();
+                tick = (tick + 1) % FLUSH;
+                if tick == 0 {
+                    observed.flush();
+                }
+                drop(observed);
+                if ends(&stopped) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("tidegate-observe".into());
+        let thread = thread.spawn(look).map_err(|e| {
+            let detail = WithLimit(&e).to_string();
+            Error::Device(DeviceError::Exhausted {
+                what: "threads",
+                detail,
+            })
+        })?;
+        *lock(&observed.thread) = Some((stop, thread));
+        Ok(observed)
+    }
+
+    /// Tells the observers of an event.
+    pub(crate) fn tell(&self, event: &Event) {
+        for observer in &*lock(&self.observers) {
+            tell(|| observer.event(event));
+        }
+    }
+
+    fn flush(&self) {
+        for observer in &*lock(&self.observers) {
+            tell(|| observer.flush());
+        }
+    }
+
+    /// Tells of all that has been stamped, and of streams that have failed.
+    fn take(&self) {
+        let mut streams = lock(&self.streams);
+        streams.alive.retain_mut(|seen| {
+            // The state is asked for before the stamps are taken: what a stream has stamped before its end is there.
+            let state = (seen.fault)();
+            seen.take(self);
+            if let Some(Some(fault)) = &state {
+                self.failed(seen.number, fault, &seen.told);
+            }
+            state.is_some()
+        });
+    }
+
+    /// Tells that a stream has failed, unless that has been told.
+    fn failed(&self, stream: u32, fault: &Fault, told: &AtomicBool) {
+        if !told.swap(true, Ordering::Relaxed) {
+            let (why, at) = (fault.to_string(), now());
+            self.tell(&Event::Failed { stream, why, at });
+        }
+    }
+
+    /// Ends: tells of everything that was stamped, and then that the rank has left.
+    pub(crate) fn end(&self) {
+        if let Some((stop, thread)) = lock(&self.thread).take() {
+            drop(stop);
+            // A panic of the thread has been printed where it happened.
+            let _ = thread.join();
+        }
+        self.take();
+        self.tell(&Event::Left { at: now() });
+        self.flush();
+    }
+
+    /// Observes a new stream.
+    pub(crate) fn stream<R: Reclaim>(
+        self: &Arc<Self>,
+        stamps: Option<Arc<dyn Stamps>>,
+        reclaim: &Arc<R>,
+    ) -> ObservedStream {
+        let told = Arc::<AtomicBool>::default();
+        // The thread must not be the last to hold the stream, since that one frees what was retired there.
+        let weak = Arc::downgrade(reclaim);
+        let strong = reclaim.clone();
+        let mut streams = lock(&self.streams);
+        let number = streams.made;
+        streams.made += 1;
+        let stamped = stamps.is_some();
+        streams.alive.push(Seen {
+            number,
+            stamps,
+            dropped: 0,
+            error: 0,
+            names: HashMap::new(),
+            fault: Box::new(move || Some(weak.upgrade()?.fault())),
+            told: told.clone(),
+        });
+        ObservedStream {
+            fault: Box::new(move || strong.fault()),
+            told,
+            observed: self.clone(),
+            number,
+            stamped,
+        }
+    }
+}
+
+/// Waits for the next tick. Returns whether there is none.
+fn ends(stopped: &Receiver<Infallible>) -> bool {
+    stopped.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout)
+}
+
+impl Seen {
+    fn take(&mut self, observed: &Observed) {
+        let Some(stamps) = &self.stamps else { return };
+        let (stream, names) = (self.number, &mut self.names);
+        let dropped = stamps.take(&mut |stamp| match stamp {
+            Stamp::Leg(leg) => observed.tell(&Event::Leg { stream, leg }),
+            Stamp::Kernel { name, begun, ended } => {
+                let kernel = names.entry(name).or_insert_with(|| name.into()).clone();
+                observed.tell(&Event::Ran {
+                    stream,
+                    kernel,
+                    begun,
+                    ended,
+                });
+            }
+            _ => {}
+        });
+        if std::mem::replace(&mut self.dropped, dropped) != dropped {
+            let stamps = dropped;
+            observed.tell(&Event::Dropped { stream, stamps });
+        }
+        let error = stamps.clock_error();
+        if std::mem::replace(&mut self.error, error) != error {
+            observed.tell(&Event::Clock { stream, error });
+        }
+    }
+}
+
+/// What an observed stream tells.
+pub(crate) struct ObservedStream {
+    /// Why the stream has failed, if it has.
+    fault: Box<dyn Fn() -> Option<Fault> + Send>,
+    told: Arc<AtomicBool>,
+    observed: Arc<Observed>,
+    number: u32,
+    stamped: bool,
+}
+
+/// The stream has come to its end, and the thread may not have looked since.
+impl Drop for ObservedStream {
+    fn drop(&mut self) {
+        if let Some(fault) = (self.fault)() {
+            self.observed.failed(self.number, &fault, &self.told);
+        }
+    }
+}
+
+impl ObservedStream {
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(crate) fn tell(&self, event: &Event) {
+        self.observed.tell(event);
+    }
+
+    /// The stream has got its name.
+    pub(crate) fn made(&self, name: &str) {
+        self.tell(&Event::Made {
+            stream: self.number,
+            name: name.to_owned(),
+            stamped: self.stamped,
+            at: now(),
+        });
+    }
+
+    /// A batch is about to be recorded, or enqueued.
+    pub(crate) fn declares(&self, batch: &Batch, call: EpochCall, site: CallSite) {
+        if lock(&self.observed.declared).insert(batch.id()) {
+            self.tell(&Event::Declared(Declared::of(batch, call, site)));
+        }
+    }
+
+    /// A batch is about to be enqueued.
+    #[cold]
+    pub(crate) fn enqueues(&self, batch: &Batch, call: EpochCall, site: CallSite) {
+        self.declares(batch, call, site);
+        self.tell(&Event::Enqueued {
+            stream: self.number,
+            batch: batch.id(),
+            at: now(),
+        });
+    }
+
+    /// A kernel is about to be enqueued.
+    #[cold]
+    pub(crate) fn launches(&self, kernel: Arc<str>, site: CallSite) {
+        self.tell(&Event::Launched {
+            stream: self.number,
+            kernel,
+            site: site.to_string().into(),
+            at: now(),
+        });
+    }
+
+    /// The later work of another stream is about to be ordered behind this one's.
+    #[cold]
+    pub(crate) fn hands_off(&self, to: &Self) {
+        self.tell(&Event::HandedOff {
+            from: self.number,
+            to: to.number,
+            at: now(),
+        });
+    }
+
+    /// A step has been recorded.
+    #[cold]
+    pub(crate) fn records(&self, recording: u64, steps: Vec<(u32, RecordedStep)>) {
+        let at = now();
+        self.tell(&Event::Recorded(Recorded {
+            recording,
+            steps,
+            at,
+        }));
+    }
+
+    /// A recording is about to be replayed.
+    #[cold]
+    pub(crate) fn replays(&self, recording: u64, times: u64, site: CallSite) {
+        self.tell(&Event::Replayed {
+            recording,
+            times,
+            site: site.to_string().into(),
+            at: now(),
+        });
+    }
+}

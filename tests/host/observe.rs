@@ -1,0 +1,225 @@
+//! What observers get to know: every call of a program, and everything that its streams do, in order.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tidegate::host::prelude::*;
+use tidegate::observe::{Declared, EpochCall, Event, Leg, Observer, Operation};
+use tidegate::{StreamOptions, WorldOptions};
+
+/// Keeps all events.
+#[derive(Default)]
+struct Kept(Mutex<Vec<Event>>);
+
+impl Observer for Kept {
+    fn event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+/// The events of all ranks of a program.
+fn events(ranks: usize, program: impl Fn(&World) -> Result<()> + Sync) -> Vec<Vec<Event>> {
+    let kept: Vec<_> = (0..ranks).map(|_| Arc::<Kept>::default()).collect();
+    let options = |rank: usize| WorldOptions::new().observer(kept[rank].clone());
+    World::local_with(ranks, options, |world| program(&world).unwrap());
+    let take = |kept: &Arc<Kept>| std::mem::take(&mut *kept.0.lock().unwrap());
+    kept.iter().map(take).collect()
+}
+
+/// What the events of a rank say.
+#[derive(Default)]
+struct Told {
+    declared: HashMap<u64, Declared>,
+    /// How often each batch was enqueued, replays included.
+    enqueued: HashMap<u64, u64>,
+    legs: Vec<Leg>,
+    kernels: Vec<Arc<str>>,
+    ran: Vec<Arc<str>>,
+}
+
+impl Told {
+    fn of(events: &[Event]) -> Self {
+        let mut told = Told::default();
+        let mut recorded = HashMap::new();
+        for event in events {
+            match event {
+                Event::Declared(batch) => {
+                    let before = told.declared.insert(batch.batch, batch.clone());
+                    assert_eq!(before, None);
+                }
+                Event::Enqueued { batch, .. } => *told.enqueued.entry(*batch).or_default() += 1,
+                Event::Launched { kernel, .. } => told.kernels.push(kernel.clone()),
+                Event::Recorded(recording) => {
+                    recorded.insert(recording.recording, recording.steps.clone());
+                }
+                Event::Replayed {
+                    recording, times, ..
+                } => {
+                    for (_, step) in &recorded[recording] {
+                        match step {
+                            tidegate::observe::RecordedStep::Batch(batch) => {
+                                *told.enqueued.entry(*batch).or_default() += times;
+                            }
+                            tidegate::observe::RecordedStep::Kernel(name) => {
+                                told.kernels.extend((0..*times).map(|_| name.clone()));
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                Event::Leg { leg, .. } => told.legs.push(*leg),
+                Event::Ran { kernel, .. } => told.ran.push(kernel.clone()),
+                Event::Dropped { stamps, .. } => panic!("{stamps} were dropped"),
+                _ => {}
+            }
+        }
+        told
+    }
+
+    /// Each part of each batch has a leg for each time that the batch was enqueued, and its times are in order.
+    fn is_whole(&self) {
+        let mut seen: HashMap<_, Vec<&Leg>> = HashMap::new();
+        for leg in &self.legs {
+            let times = [leg.begun, leg.satisfied, leg.moved, leg.ended];
+            assert!(times.is_sorted(), "{leg:?}");
+            let of = (leg.batch, leg.lane, leg.leg);
+            seen.entry(of).or_default().push(leg);
+        }
+        for (batch, times) in &self.enqueued {
+            for part in &self.declared[batch].parts {
+                let legs = seen.remove(&(*batch, part.lane, part.leg));
+                let legs = legs.unwrap_or_else(|| panic!("no leg of {part:?}"));
+                assert_eq!(legs.len() as u64, *times, "{part:?}");
+                assert!(legs.is_sorted_by_key(|leg| leg.begun));
+                if part.awaits.is_some() {
+                    assert!(legs.is_sorted_by(|one, next| one.epoch < next.epoch));
+                }
+            }
+        }
+        assert_eq!(seen.len(), 0, "{seen:?}");
+    }
+}
+
+/// An exchange around a ring, as single calls, as one call, and replayed; a kernel; a barrier, which has several legs.
+fn ring(world: &World, replays: usize) -> Result<()> {
+    let (left, right) = world.ring();
+    stream!(let s = world.stream_with(StreamOptions::new().name("ring"))?);
+    let mut window = SlotWindow::<u64>::new("halo");
+    window.slot_from(left, 0, 8);
+    let to = window.slot_to(right, 0);
+    let (inbox, outbox) = window.open(&s)?;
+    let mut barrier = Barrier::open(&s, "end")?;
+    let src = Region::from_slice(world, &[1; 8])?.on(&s)?;
+    let exposed = inbox.post(&s)?;
+    let mut epoch = outbox.start();
+    epoch.put(&src, to)?;
+    let outbox = epoch.complete(&s)?;
+    let inbox = exposed.wait(&s)?;
+    let lent = (inbox, outbox, src);
+    let (graph, lent) = s.capture(lent, |s, (inbox, outbox, mut src)| {
+        s.launch(|src: &mut [u64]| src[0] += 1, &mut src)?;
+        let mut epoch = outbox.start();
+        epoch.put(&src, to)?;
+        let (inbox, outbox) = tidegate::exchange(s, inbox, epoch)?;
+        Ok((inbox, outbox, src))
+    })?;
+    let lent = graph.replay(&s, lent, replays)?;
+    barrier.enqueue(&s)?;
+    s.synchronize()?;
+    drop(lent);
+    Ok(())
+}
+
+#[test]
+fn every_leg_of_every_execution_is_told() {
+    for events in events(3, |world| ring(world, 7)) {
+        let told = Told::of(&events);
+        told.is_whole();
+        assert_eq!(told.kernels.len(), 7);
+        assert_eq!(told.kernels, told.ran);
+        let bytes = |call| {
+            let batch = told.declared.values().find(|batch| batch.call == call);
+            let parts = batch.unwrap().parts.iter();
+            parts.map(|part| part.bytes).sum::<u64>()
+        };
+        assert_eq!(bytes(EpochCall::Complete), 64);
+        assert_eq!(bytes(EpochCall::Exchange), 64);
+        assert_eq!(bytes(EpochCall::Post), 0);
+        assert!(matches!(events[0], Event::Joined(_)));
+        assert!(matches!(events.last(), Some(Event::Left { .. })));
+        let named = |event: &Event| match event {
+            Event::Opened { name, what, .. } => Some((what.to_string(), name.to_string())),
+            Event::Made { name, stamped, .. } => {
+                assert!(stamped);
+                Some(("stream".to_owned(), name.clone()))
+            }
+            _ => None,
+        };
+        let names: Vec<_> = events.iter().filter_map(named).collect();
+        let name = |what: &str, name: &str| (what.to_owned(), name.to_owned());
+        assert_eq!(
+            names,
+            [
+                name("stream", "ring"),
+                name("window", "halo"),
+                name("barrier", "end")
+            ]
+        );
+    }
+}
+
+/// A wait ends after the peer has made what it waits for. All ranks of a machine share a clock.
+#[test]
+fn a_wait_is_over_after_its_put() {
+    let events = events(3, |world| ring(world, 20));
+    let told: Vec<_> = events.iter().map(|events| Told::of(events)).collect();
+    let mut compared = 0;
+    for (rank, told_here) in told.iter().enumerate() {
+        for leg in &told_here.legs {
+            let part = |told: &Told, leg: &Leg| {
+                let mut parts = told.declared[&leg.batch].parts.iter();
+                let part = parts.find(|part| (part.lane, part.leg) == (leg.lane, leg.leg));
+                part.unwrap().clone()
+            };
+            let Some(awaits) = part(told_here, leg).awaits else {
+                continue;
+            };
+            if awaits.operation != Operation::Complete {
+                continue;
+            }
+            let peer = &told[awaits.peer as usize];
+            let puts = peer.legs.iter().filter(|put| {
+                let tells = part(peer, put).tells;
+                tells.iter().any(|tells| {
+                    tells.peer as usize == rank && tells.operation == Operation::Complete
+                }) && put.epoch == leg.epoch
+            });
+            let puts: Vec<_> = puts.collect();
+            assert_eq!(puts.len(), 1);
+            assert!(puts[0].moved <= leg.satisfied);
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 3 * 21);
+}
+
+#[test]
+fn failures_and_hand_offs_are_told() {
+    let events = events(1, |world| {
+        stream!(let s = world.stream()?);
+        stream!(let t = world.stream()?);
+        let x = Region::from_slice(world, &[1.0])?.on(&s)?;
+        let x = s.hand_off(x, &t)?;
+        t.launch(|_: &[f64]| panic!("on purpose"), &x)?;
+        assert!(t.synchronize().is_err());
+        Ok(())
+    });
+    let told = &events[0];
+    let handed = |event: &&Event| matches!(event, Event::HandedOff { from: 0, to: 1, .. });
+    assert_eq!(told.iter().filter(handed).count(), 1);
+    let failed = |event: &Event| match event {
+        Event::Failed { stream: 1, why, .. } => why.contains("on purpose"),
+        _ => false,
+    };
+    assert_eq!(told.iter().filter(|event| failed(event)).count(), 1);
+}
