@@ -134,8 +134,12 @@ impl Observed {
             let _ = thread.join();
         }
         self.take();
-        self.tell(&Event::Left { at: now() });
-        self.flush();
+        // Nothing is told after that, though other ranks may end before this one has left.
+        let observers = std::mem::take(&mut *lock(&self.observers));
+        for observer in observers {
+            tell(|| observer.event(&Event::Left { at: now() }));
+            tell(|| observer.flush());
+        }
     }
 
     /// Observes a new stream.
