@@ -20,6 +20,7 @@ use tidegate_hal::memory::Ptr;
 use super::apart::{Crossover, Words, take_apart};
 use super::operands::{self, Operands};
 use super::parts::{Part, parts};
+use super::random::Rng;
 
 pub(super) fn ptr(address: u64) -> Ptr {
     Ptr(std::ptr::without_provenance_mut(address as usize))
@@ -446,18 +447,6 @@ fn what_makes_lanes_wait_for_each_other_hangs() {
     }
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-}
-
 /// Posts, completes, waits and a barrier in any order, joined to batches at random. Most such jobs hang, and must hang
 /// in every form.
 fn random(rng: &mut Rng) -> Program {
@@ -506,7 +495,7 @@ fn random(rng: &mut Rng) -> Program {
 fn random_jobs_end_alike_in_every_form() {
     let (mut hung, mut over, mut poisoned) = (0, 0, 0);
     for seed in 0..60 {
-        let rng = &mut Rng(seed ^ 0x7a97);
+        let rng = &mut Rng::new(seed);
         let program = random(rng);
         let ranks = program.len();
         let mut first = BTreeMap::new();
@@ -516,9 +505,13 @@ fn random_jobs_end_alike_in_every_form() {
             first.insert(word, POISON);
         }
         let plain = ends(whole(&program), ranks, &first);
-        // The same streams fail in every order.
         let left: BTreeSet<_> = plain.iter().map(|(left, _)| left.clone()).collect();
-        assert_eq!(left.len(), 1, "seed {seed}: {plain:?}");
+        // The order decides nothing, unless a word is poisoned whose add still comes. Then a stream fails if it looks
+        // before the add, and goes on if it looks afterwards, perhaps to a wait that never ends.
+        assert!(
+            left.len() == 1 || !first.is_empty(),
+            "seed {seed}: {plain:?}"
+        );
         let left_in = |streams| -> BTreeSet<_> {
             let all = ends(streams, ranks, &first);
             // Without poison, the words have the same values, too.
