@@ -211,7 +211,7 @@ impl Seen {
 /// What an observed stream tells.
 pub(crate) struct ObservedStream {
     /// Why the stream has failed, if it has.
-    fault: Box<dyn Fn() -> Option<Fault> + Send>,
+    fault: Box<dyn Fn() -> Option<Fault> + Send + Sync>,
     told: Arc<AtomicBool>,
     observed: Arc<Observed>,
     number: u32,
