@@ -18,10 +18,10 @@ impl Observer for Kept {
 }
 
 /// The events of all ranks of a program.
-fn events(ranks: usize, program: impl Fn(&World) -> Result<()> + Sync) -> Vec<Vec<Event>> {
+fn events(ranks: usize, program: impl Fn(World) -> Result<()> + Sync) -> Vec<Vec<Event>> {
     let kept: Vec<_> = (0..ranks).map(|_| Arc::<Kept>::default()).collect();
     let options = |rank: usize| WorldOptions::new().observer(kept[rank].clone());
-    World::local_with(ranks, options, |world| program(&world).unwrap());
+    World::local_with(ranks, options, |world| program(world).unwrap());
     let take = |kept: &Arc<Kept>| std::mem::take(&mut *kept.0.lock().unwrap());
     kept.iter().map(take).collect()
 }
@@ -132,7 +132,7 @@ fn ring(world: &World, replays: usize) -> Result<()> {
 
 #[test]
 fn every_leg_of_every_execution_is_told() {
-    for events in events(3, |world| ring(world, 7)) {
+    for events in events(3, |world| ring(&world, 7)) {
         let told = Told::of(&events);
         told.is_whole();
         assert_eq!(told.kernels.len(), 7);
@@ -171,7 +171,7 @@ fn every_leg_of_every_execution_is_told() {
 /// A wait ends after the peer has made what it waits for. All ranks of a machine share a clock.
 #[test]
 fn a_wait_is_over_after_its_put() {
-    let events = events(3, |world| ring(world, 20));
+    let events = events(3, |world| ring(&world, 20));
     let told: Vec<_> = events.iter().map(|events| Told::of(events)).collect();
     let mut compared = 0;
     for (rank, told_here) in told.iter().enumerate() {
@@ -208,10 +208,11 @@ fn failures_and_hand_offs_are_told() {
     let events = events(1, |world| {
         stream!(let s = world.stream()?);
         stream!(let t = world.stream()?);
-        let x = Region::from_slice(world, &[1.0])?.on(&s)?;
+        let x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+        drop(world);
         let x = s.hand_off(x, &t)?;
         t.launch(|_: &[f64]| panic!("on purpose"), &x)?;
-        assert!(t.synchronize().is_err());
+        // The rank leaves with the last stream, and its failure is told before.
         Ok(())
     });
     let told = &events[0];

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{DeviceError, Fault, Reclaim};
 use tidegate_hal::limits::WithLimit;
+use tidegate_hal::process::Process;
 use tidegate_hal::site::CallSite;
 use tidegate_hal::stamps::{Stamp, Stamps, now};
 use tidegate_hal::tell;
@@ -168,6 +169,7 @@ impl Observed {
         ObservedStream {
             fault: Box::new(move || strong.fault()),
             told,
+            process: Process::this(),
             observed: self.clone(),
             number,
             stamped,
@@ -213,6 +215,7 @@ pub(crate) struct ObservedStream {
     /// Why the stream has failed, if it has.
     fault: Box<dyn Fn() -> Option<Fault> + Send + Sync>,
     told: Arc<AtomicBool>,
+    process: Process,
     observed: Arc<Observed>,
     number: u32,
     stamped: bool,
@@ -221,7 +224,10 @@ pub(crate) struct ObservedStream {
 /// The stream has come to its end, and the thread may not have looked since.
 impl Drop for ObservedStream {
     fn drop(&mut self) {
-        if let Some(fault) = (self.fault)() {
+        // In a forked child, another thread may hold the locks for ever.
+        if self.process.is_this()
+            && let Some(fault) = (self.fault)()
+        {
             self.observed.failed(self.number, &fault, &self.told);
         }
     }

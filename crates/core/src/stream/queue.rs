@@ -37,9 +37,9 @@ use crate::world::World;
 /// ```
 pub struct UnboundStream<D: Device> {
     raw: D::Stream,
+    observed: Option<ObservedStream>,
     world: World<D>,
     name: StreamName,
-    observed: Option<ObservedStream>,
 }
 
 impl<D: Device> UnboundStream<D> {
@@ -120,11 +120,12 @@ pub struct Stream<'s, D: Device> {
     /// The first field, so that it is dropped first.
     _unwinding: Unwinding<D>,
     raw: Unshared<D::Stream>,
+    /// If somebody observes the rank. It is dropped after the stream, whose last work may fail, and before the world,
+    /// with which the rank may leave.
+    observed: Option<ObservedStream>,
     process: Process,
     world: World<D>,
     name: StreamName,
-    /// If somebody observes the rank.
-    observed: Option<ObservedStream>,
     /// What replays must arm and count. It is filled while the stream is captured.
     noted: Unshared<RefCell<Noted<D>>>,
     brand: Brand<'s>,
