@@ -13,6 +13,7 @@ pub mod error;
 mod footprint;
 mod ground;
 mod half_kind;
+mod log;
 mod message;
 pub mod observe;
 mod place;

@@ -347,6 +347,10 @@ macro_rules! vendor {
                     self.0.same(&other.0)
                 }
 
+                fn describe(&self) -> String {
+                    format!("GPU {}, {}", self.ordinal(), self.name())
+                }
+
                 fn hardware(&self) -> Vec<u8> {
                     self.0.hardware()
                 }

@@ -109,6 +109,11 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// Whether streams of the two devices may use each other's memory, and wait for each other's events.
     fn same(&self, other: &Self) -> bool;
 
+    /// The device in a few words, for people.
+    fn describe(&self) -> String {
+        format!("the device `{}`", Self::NAME)
+    }
+
     /// A name of the hardware behind the device that no other hardware has, for ranks to compare. Empty if it makes no
     /// difference which other processes use the hardware.
     fn hardware(&self) -> Vec<u8> {

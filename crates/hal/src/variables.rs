@@ -125,6 +125,10 @@ variables! {
     RAILS = "TIDEGATE_RAILS", Number(1, 4),
         "the number of endpoints, 1 to 4, by which a rank with a GPU sends long messages. Each has two threads",
         "over tcp and tcp;ofi_rxm: 2 if each rank has 8 processors, 3 if 16, 4 if 32; otherwise 1";
+    LOG = "TIDEGATE_LOG", Words(&["off", "warn", "info", "debug"]),
+        "own: which of its own events tidegate writes to standard error, where the program has no subscriber of \
+         tracing: off, warn, info, debug. off: not even those that need no subscriber",
+        "those that need no subscriber";
     DEVICE = "TIDEGATE_DEVICE", Number(0, MOST),
         "own: the number of the GPU that this rank takes, from 0. With n GPUs, number n is GPU 0 again, and so on",
         "the rank's number among the ranks of its node";

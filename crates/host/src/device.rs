@@ -118,6 +118,10 @@ unsafe impl Device for Host {
     type Stream = HostStream;
     const NAME: &'static str = "host";
 
+    fn describe(&self) -> String {
+        "host streams".to_owned()
+    }
+
     fn open(_local_rank: usize) -> Result<Self, DeviceError> {
         Ok(Host::for_processes())
     }

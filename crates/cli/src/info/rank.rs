@@ -19,29 +19,26 @@ use tidegate_host::Host;
 
 /// A device that can be described.
 trait Described: Device {
-    fn words(&self) -> String;
-}
-
-impl Described for Host {
     fn words(&self) -> String {
-        "host streams".to_owned()
+        self.describe()
     }
 }
+
+impl Described for Host {}
 
 impl Described for Cuda {
     fn words(&self) -> String {
         let mps = if self.mps() { ", MPS" } else { "" };
-        let (number, name, queues) = (self.ordinal(), self.name(), self.queues());
-        format!("GPU {number}, {name}, {queues} hardware queues{mps}")
+        format!(
+            "{}, {} hardware queues{mps}",
+            self.describe(),
+            self.queues()
+        )
     }
 }
 
 #[cfg(feature = "hip")]
-impl Described for Hip {
-    fn words(&self) -> String {
-        format!("GPU {}, {}", self.ordinal(), self.name())
-    }
-}
+impl Described for Hip {}
 
 /// Is a rank, and returns its exit code. On rank 0, `before` writes what comes before the report.
 pub(super) fn run(device: DeviceChoice, before: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> u8 {

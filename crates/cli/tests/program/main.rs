@@ -4,6 +4,7 @@
 
 mod info;
 mod launcher;
+mod log;
 mod ssh;
 mod sshd;
 

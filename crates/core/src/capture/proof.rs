@@ -80,6 +80,7 @@ impl<'s, D: Device> Graph<'s, D> {
         let what = "verifying a recording";
         let agreement = world.agreement(what.to_owned())?;
         let verdict = verdict(&agreement.gather(what, &bytes)?)?;
+        tidegate_hal::tell(|| tracing::info!(%site, %verdict, "a recording was verified"));
         if matches!(verdict, Verdict::Proved(_)) {
             // No other thread verifies at this time, so the number is the same on all ranks.
             let numbers: Vec<_> = streams.iter().map(|(_, number)| *number).collect();

@@ -3,6 +3,7 @@
 use std::panic::Location;
 
 use tidegate_hal::device::{Device, DeviceError, Stream as _};
+use tidegate_hal::site::CallSite;
 
 use super::graph::{Graph, PairGraph, RawGraph, name_in_pair, same_pair};
 use super::lent::{rebrand, rebrand_ref, settle_tickets};
@@ -38,6 +39,11 @@ pub type Captured<G, R> = Result<(G, R), Rejected<Option<R>>>;
 fn lost<D: Device, R>(stakes: &[Stake<D>], error: Error) -> Rejected<Option<R>> {
     stakes.iter().for_each(|stake| stake.give_up(&error));
     Rejected::new(error, None)
+}
+
+fn tell_recorded<D: Device>(stream: &Stream<'_, D>, site: CallSite) {
+    let stream = stream.name();
+    tidegate_hal::tell(|| tracing::info!(stream, %site, "a step was recorded"));
 }
 
 impl<'s, D: Device> Stream<'s, D> {
@@ -149,6 +155,7 @@ impl<'s, D: Device> Stream<'s, D> {
         let returned = rebrand(returned);
         match recorded {
             Ok((graph, noted)) => {
+                tell_recorded(stream, site);
                 let observed = [self.observed()];
                 Ok((Graph::new(graph, noted, ids, &observed), returned))
             }
@@ -295,6 +302,7 @@ impl<'s, D: Device> Stream<'s, D> {
             Ok(recorded) => recorded,
             Err(error) => return Err(Rejected::new(error, Some(returned))),
         };
+        tell_recorded(stream, site);
         let observed = [self.observed(), other.observed()];
         let graph = PairGraph::new(Graph::new(graph, noted, ids, &observed), apart);
         Ok((graph, returned))

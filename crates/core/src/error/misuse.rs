@@ -318,6 +318,14 @@ pub enum SettingError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// The text is no level of messages.
+    #[error("`{text}` is no level of messages: set {variable} to off, warn, info or debug")]
+    Log {
+        /// The name of the environment variable.
+        variable: &'static str,
+        /// What the variable is set to.
+        text: String,
+    },
     /// The text is not a number.
     #[error("{variable} is `{text}`, which is not a number")]
     Number {

@@ -113,8 +113,10 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let agreement = world.agreement(format!("{} `{}`", self.purpose().opening(), self.name))?;
         let declaration = self.id;
         let (which, met) = self.meet(&agreement)?;
+        let mut size = (0, 0, 0);
         let built = met.and_then(|meeting| {
             let watched = meeting.watched.clone();
+            size = meeting.size(world.rank());
             let halves = meeting.build(stream, declaration).inspect_err(|_| {
                 world.drops(watched.id, &HalfKind::BOTH);
             })?;
@@ -127,7 +129,10 @@ impl<T: Element, K: Discipline> Window<T, K> {
         // A program that hears of the window may open others.
         drop(agreement);
         let (name, id) = (&watched.name, watched.id);
-        tidegate_hal::tell(|| tracing::debug!(window = %name, %id, "a window is open"));
+        let (targets, origins, bytes) = size;
+        tidegate_hal::tell(
+            || tracing::info!(window = %name, %id, targets, origins, bytes, "a window is open"),
+        );
         Ok((halves, made))
     }
 
@@ -278,6 +283,13 @@ struct Meeting<D: Device> {
 }
 
 impl<D: Device> Meeting<D> {
+    /// How many targets and origins this rank has, and how many bytes it has allocated for them.
+    fn size(&self, rank: usize) -> (usize, usize, usize) {
+        let shape = &self.shapes[rank];
+        let bytes = shape.bytes + shape.far_bytes;
+        (shape.targets.len(), shape.origins.len(), bytes)
+    }
+
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     fn build<'s, T: Element, K: Discipline>(
         self,

@@ -11,12 +11,14 @@ use tidegate_hal::variables;
 
 use super::events::Broken;
 use super::inner::{Events, Inner, World};
+use super::joined::tell_joined;
 use super::known::Known;
 use super::meet::{Met, meet};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Result, SettingError};
 use crate::ground::variable;
+use crate::log;
 use crate::nic::{Chunks, Route, WorldOptions};
 use crate::observe::{Event, Joined, Observed, now};
 use crate::watch::Watch;
@@ -35,6 +37,8 @@ impl<D: Device> World<D> {
     /// cut, `TIDEGATE_CHUNKS` may: see [`Chunks::parse`].
     ///
     /// Variables whose names begin with `TIDEGATE_` and that nothing reads are reported on rank 0, with the nearest name.
+    /// With `TIDEGATE_LOG=info`, tidegate writes its events to standard error, if the program has set no subscriber of
+    /// `tracing` before.
     ///
     /// # Errors
     ///
@@ -52,8 +56,12 @@ impl<D: Device> World<D> {
     /// # Ok(()) }
     /// ```
     pub fn join(mut options: WorldOptions) -> Result<Self> {
+        log::start()?;
         options.complete_from_env()?;
         let config = Config::from_env();
+        if let Ok(config) = &config {
+            log::rank(config.as_ref().map_or(0, |config| config.rank));
+        }
         let is_first = match &config {
             Ok(config) => config.as_ref().is_none_or(|config| config.rank == 0),
             // A misspelt name may be the cause.
@@ -99,6 +107,8 @@ impl<D: Device> World<D> {
     /// # Ok(()) }
     /// ```
     pub unsafe fn join_with(control: Arc<dyn Control>, mut options: WorldOptions) -> Result<Self> {
+        log::start()?;
+        log::rank(control.rank());
         options.complete_from_env()?;
         let node = control.node(control.rank());
         let local_rank = (0..control.rank())
@@ -339,7 +349,9 @@ impl<D: Device> World<D> {
             }
         }));
         Watch::start(&inner)?;
-        Ok(World::of(inner))
+        let world = World::of(inner);
+        tell_joined(&world);
+        Ok(world)
     }
 }
 

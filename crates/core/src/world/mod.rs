@@ -25,6 +25,7 @@ mod agreement;
 mod events;
 mod inner;
 mod join;
+mod joined;
 mod known;
 mod meet;
 mod not_here;

@@ -132,7 +132,14 @@ impl FabricWire {
     /// }
     /// ```
     pub fn open(choice: &Choice) -> Result<Self, OpenError> {
-        Self::open_by(&Library::load()?, choice)
+        let wire = Self::open_by(&Library::load()?, choice)?;
+        let engine = match wire.triggered() {
+            Some(_) => "triggered: its hardware starts transfers",
+            None => "software: threads start transfers",
+        };
+        let (provider, address) = (&wire.provider, &choice.address);
+        tell(|| tracing::info!(%provider, engine, %address, "a NIC is open"));
+        Ok(wire)
     }
 
     /// Opens an endpoint with a library that is already loaded.
