@@ -1,5 +1,6 @@
 //! The command line of the launcher.
 
+use super::doctor::DoctorArgs;
 use super::error::LaunchError;
 use super::hosts::agent;
 use super::info::InfoArgs;
@@ -30,6 +31,8 @@ enum Subcommands {
     Run(Box<RunArgs>),
     /// Say what this machine has, which variables count, and how the ranks of a job reach each other
     Info(Box<InfoArgs>),
+    /// Say what is wrong with a job and what to do about it, and how fast each pair of ranks is
+    Doctor(Box<DoctorArgs>),
     /// The command that `run --hosts` starts on each host
     #[command(hide = true)]
     Node,
@@ -72,6 +75,7 @@ impl Cli {
         match self.command {
             Subcommands::Run(args) => args.options.run(args.program, defaults),
             Subcommands::Info(args) => args.run(defaults),
+            Subcommands::Doctor(args) => args.run(defaults),
             Subcommands::Node => agent(),
         }
     }

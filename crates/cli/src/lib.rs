@@ -46,6 +46,7 @@ mod bind;
 mod causes;
 mod child;
 mod cli;
+mod doctor;
 mod error;
 mod guard;
 mod hosts;

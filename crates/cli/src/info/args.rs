@@ -5,7 +5,7 @@ use super::variables::{self, Setting};
 use super::{machine, rank};
 use crate::options::JobArgs;
 use crate::say::say;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -77,8 +77,7 @@ impl InfoArgs {
         self.options.no_label = true;
         let there = self.options.remote_tidegate.clone();
         let mut program: Vec<OsString> = vec![there.unwrap_or(this).into()];
-        let device = self.device.to_possible_value();
-        let device = device.map_or_else(String::new, |value| value.get_name().to_owned());
+        let device = self.device.name();
         program.extend(["info", "--job-only", "--device", &device].map(Into::into));
         self.options.run(program, defaults)
     }

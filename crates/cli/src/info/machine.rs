@@ -8,13 +8,13 @@ use tidegate_core::error::DeviceError;
 use tidegate_fabric::wire::libfabric::{self, Choice, FabricWire};
 
 /// The name of this host.
-pub(super) fn host() -> String {
+pub(crate) fn host() -> String {
     let system = rustix::system::uname();
     system.nodename().to_string_lossy().into_owned()
 }
 
 /// The processors and the memory nodes that this thread may use.
-pub(super) fn place() -> (String, String) {
+pub(crate) fn place() -> (String, String) {
     match Topology::read(Path::new("/")) {
         Ok(topology) => (topology.allowed().to_string(), topology.memory.to_string()),
         Err(error) => (error.to_string(), String::new()),

@@ -14,9 +14,16 @@ mod device;
 mod limits;
 mod machine;
 mod rank;
-mod report;
-mod table;
+pub(super) mod report;
+pub(super) mod table;
 mod told;
 mod variables;
 
 pub(super) use args::InfoArgs;
+pub(super) use device::{Described, DeviceChoice, OnDevice, SharedGpu};
+pub(super) use machine::{host, place};
+pub(super) use rank::{options, tell};
+#[cfg(test)]
+pub(super) use told::{NicTold, Place, runs};
+pub(super) use told::{Told, Way};
+pub(super) use variables::wrong_here;

@@ -1,59 +1,20 @@
 //! A rank that joins its job, and tells where it is and how it reaches the others.
 
-use super::device::DeviceChoice;
+use super::device::{Described, DeviceChoice, OnDevice};
 use super::told::{NicTold, Place, Told, Way, runs};
 use super::{machine, report};
 use crate::say::say;
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 use tidegate_core::{Error, Route, World, WorldOptions};
-use tidegate_cuda::Cuda;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire, OpenError};
 use tidegate_fabric::{Fabric, Options};
-use tidegate_hal::device::Device;
 use tidegate_hal::nic::NicError;
 use tidegate_hal::variables::{ALL, ROUTE, SECRET};
-#[cfg(feature = "hip")]
-use tidegate_hip::Hip;
-use tidegate_host::Host;
-
-/// A device that can be described.
-trait Described: Device {
-    fn words(&self) -> String {
-        self.describe()
-    }
-}
-
-impl Described for Host {}
-
-impl Described for Cuda {
-    fn words(&self) -> String {
-        let mps = if self.mps() { ", MPS" } else { "" };
-        format!(
-            "{}, {} hardware queues{mps}",
-            self.describe(),
-            self.queues()
-        )
-    }
-}
-
-#[cfg(feature = "hip")]
-impl Described for Hip {}
 
 /// Is a rank, and returns its exit code. On rank 0, `before` writes what comes before the report.
 pub(super) fn run(device: DeviceChoice, before: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> u8 {
-    let has_gpus = || Cuda::count().is_ok_and(|count| count > 0);
-    let done = match device {
-        DeviceChoice::Host => join::<Host>(before),
-        DeviceChoice::Cuda => join::<Cuda>(before),
-        #[cfg(feature = "hip")]
-        DeviceChoice::Hip => join::<Hip>(before),
-        DeviceChoice::Auto if has_gpus() => join::<Cuda>(before),
-        #[cfg(feature = "hip")]
-        DeviceChoice::Auto if Hip::count().is_ok_and(|count| count > 0) => join::<Hip>(before),
-        DeviceChoice::Auto => join::<Host>(before),
-    };
-    match done {
+    match device.run(Informed(before)) {
         Ok(()) => 0,
         Err(error) => {
             say(format_args!("{error}"));
@@ -62,7 +23,28 @@ pub(super) fn run(device: DeviceChoice, before: impl FnOnce(&mut Vec<u8>) -> io:
     }
 }
 
-/// Opens the NIC as `World::init` does, and notes which it is.
+/// A rank that tells, on any device.
+struct Informed<B>(B);
+
+impl<B: FnOnce(&mut Vec<u8>) -> io::Result<()>> OnDevice for Informed<B> {
+    type Out = Result<(), Error>;
+
+    fn run<D: Described>(self) -> Self::Out {
+        join::<D>(self.0)
+    }
+}
+
+/// Options of a world that opens the NIC as `World::init` does, and notes which it is.
+pub(crate) fn options(noted: &Arc<OnceLock<(String, String)>>) -> WorldOptions {
+    let noted = noted.clone();
+    WorldOptions::new().nic_when_needed(move || {
+        open(&noted).map_err(|error| NicError::System {
+            what: "opening libfabric",
+            detail: error.to_string(),
+        })
+    })
+}
+
 fn open(noted: &OnceLock<(String, String)>) -> Result<Fabric<FabricWire>, OpenError> {
     let options = Options::default().rails_from_env()?.silence_from_env();
     let wire = FabricWire::open(&Choice::from_env()?)?;
@@ -84,16 +66,7 @@ fn open(noted: &OnceLock<(String, String)>) -> Result<Fabric<FabricWire>, OpenEr
 
 fn join<D: Described>(before: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Result<(), Error> {
     let noted = Arc::new(OnceLock::new());
-    let options = WorldOptions::new().nic_when_needed({
-        let noted = noted.clone();
-        move || {
-            open(&noted).map_err(|error| NicError::System {
-                what: "opening libfabric",
-                detail: error.to_string(),
-            })
-        }
-    });
-    let world = World::<D>::join(options)?;
+    let world = World::<D>::join(options(&noted))?;
     let told = tell(&world, noted.get())?;
     let bytes = postcard::to_stdvec(&told).expect("plain data can be encoded");
     let all = world.all_gather("tidegate info", bytes)?;
@@ -124,7 +97,10 @@ fn join<D: Described>(before: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Re
 }
 
 /// What this rank tells the others.
-fn tell<D: Described>(world: &World<D>, nic: Option<&(String, String)>) -> Result<Told, Error> {
+pub(crate) fn tell<D: Described>(
+    world: &World<D>,
+    nic: Option<&(String, String)>,
+) -> Result<Told, Error> {
     let route = std::env::var(ROUTE.name);
     let route = route.unwrap_or_else(|_| "auto".to_owned());
     let asked = Route::parse(&route)?;

@@ -125,7 +125,7 @@ fn places(told: &[Told], nodes: &[usize]) -> Vec<[String; 6]> {
 }
 
 /// The settings that should be the same on all ranks, and are not.
-fn differences(told: &[Told]) -> Vec<String> {
+pub(crate) fn differences(told: &[Told]) -> Vec<String> {
     let names = told
         .iter()
         .flat_map(|each| each.settings.iter().map(|(name, _)| name));

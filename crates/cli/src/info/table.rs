@@ -3,7 +3,7 @@
 use std::io;
 
 /// Writes rows in columns, two spaces apart. The last column is not filled up.
-pub(super) fn write<const N: usize>(
+pub(crate) fn write<const N: usize>(
     rows: &[[String; N]],
     indent: &str,
     out: &mut impl io::Write,
@@ -21,7 +21,7 @@ pub(super) fn write<const N: usize>(
 }
 
 /// A number of bytes, as people say it.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let unit = units.iter().find(|(_, shift)| bytes >> shift >= 1);
     match unit {

@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 
 /// Where a rank is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
-    pub(super) host: String,
-    pub(super) device: String,
+pub(crate) struct Place {
+    pub(crate) host: String,
+    pub(crate) device: String,
     /// The processors that it may use.
-    pub(super) processors: String,
+    pub(crate) processors: String,
     /// The memory nodes that it may use.
-    pub(super) memory: String,
+    pub(crate) memory: String,
 }
 
 /// How a rank reaches another one, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// It maps the memory of a rank of its node.
     Mapped,
     /// By NIC: the other is on another node.
@@ -32,32 +32,32 @@ pub(super) enum Way {
 
 /// The NIC of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct NicTold {
+pub(crate) struct NicTold {
     /// The provider and the engine.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Why the rank has this provider and this engine.
-    pub(super) why: String,
+    pub(crate) why: String,
     /// How many programs it can have armed.
-    pub(super) slots: usize,
+    pub(crate) slots: usize,
 }
 
 /// What a rank tells.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Told {
-    pub(super) place: Place,
+pub(crate) struct Told {
+    pub(crate) place: Place,
     /// The way to each rank, in runs of equal ways.
-    pub(super) ways: Vec<(Way, usize)>,
+    pub(crate) ways: Vec<(Way, usize)>,
     /// Whether data for NICs goes through pinned memory. Then both ranks decide about the way.
-    pub(super) staged: bool,
+    pub(crate) staged: bool,
     /// Its `TIDEGATE_ROUTE`.
-    pub(super) route: String,
-    pub(super) nic: Option<NicTold>,
+    pub(crate) route: String,
+    pub(crate) nic: Option<NicTold>,
     /// The settings that must be the same on all ranks.
-    pub(super) settings: Vec<(String, String)>,
+    pub(crate) settings: Vec<(String, String)>,
 }
 
 /// Runs of equal elements.
-pub(super) fn runs(ways: impl IntoIterator<Item = Way>) -> Vec<(Way, usize)> {
+pub(crate) fn runs(ways: impl IntoIterator<Item = Way>) -> Vec<(Way, usize)> {
     let mut runs: Vec<(Way, usize)> = Vec::new();
     for way in ways {
         match runs.last_mut() {

@@ -57,10 +57,26 @@ impl Setting {
     /// What is wrong with the value.
     fn problem(&self) -> Option<String> {
         let (value, _) = self.value.as_ref()?;
-        let known = self.known?;
-        wrong(known, value)
-            .map(|reason| format!("{}={}: {reason}", self.name, for_people(known.name, value)))
+        complaint(self.known?, value)
     }
+}
+
+/// What is wrong with the variables of this process.
+pub(crate) fn wrong_here() -> Vec<String> {
+    let unknown = misspelt(std::env::vars_os().map(|(name, _)| name));
+    let unread = ALL.iter().filter_map(|known| {
+        let value = std::env::var_os(known.name)?;
+        complaint(known, &value)
+    });
+    let unknown = unknown.iter().map(ToString::to_string);
+    unknown.chain(unread).collect()
+}
+
+/// A value that cannot be read, and why.
+fn complaint(variable: &Variable, value: &OsStr) -> Option<String> {
+    let reason = wrong(variable, value)?;
+    let value = for_people(variable.name, value);
+    Some(format!("{}={value}: {reason}", variable.name))
 }
 
 /// Why a value cannot be read.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod doctor;
 mod info;
 mod launcher;
 mod log;
