@@ -20,6 +20,9 @@ use tidegate_boot::TcpControl;
 use tidegate_core::{Error, World};
 use tidegate_hal::control::{Control, Packet};
 
+/// No job has as many ranks: see [`alone`].
+const MOST_RANKS: usize = 1 << 16;
+
 /// Is a rank, and returns its exit code. Rank 0 writes the report.
 pub(super) fn run(device: DeviceChoice, limit: Duration, html: Option<&Path>) -> u8 {
     let here = Here::look();
@@ -73,15 +76,28 @@ fn locked(report: &Mutex<Report>) -> std::sync::MutexGuard<'_, Report> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A rank that does not join its job tells what it knows.
+/// A rank that does not join its job tells what it knows. Its launcher may have told it its number.
 fn alone(here: Here, host: String, error: String) -> u8 {
-    let number = std::env::var("RANK")
-        .ok()
-        .and_then(|rank| rank.parse().ok());
-    let who = Who::one(number.unwrap_or(0), 0);
-    let all = [here];
-    let mut findings = judge::before(&all, &[host], &[0]);
-    findings.extend(judge::of_locked(&all, None, &[0]));
+    let number = [
+        "RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "PMIX_RANK",
+        "PMI_RANK",
+        "SLURM_PROCID",
+    ];
+    let number = number
+        .iter()
+        .find_map(|name| std::env::var(name).ok()?.parse().ok());
+    let rank = number.unwrap_or(0).min(MOST_RANKS);
+    // Nothing is known of the ranks before it, which count as ranks of another node.
+    let mut all = vec![Here::default(); rank];
+    let mut nodes = vec![1; rank];
+    all.push(here);
+    nodes.push(0);
+    let hosts = vec![host; rank + 1];
+    let mut findings = judge::before(&all, &hosts, &nodes);
+    findings.extend(judge::of_locked(&all, None, &nodes));
+    let who = Who::one(rank, 0);
     findings.push(Finding::NotMet { who, error });
     let report = Report {
         findings,

@@ -187,7 +187,7 @@ fn a_rank_without_its_job_says_what_it_knows() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
     for words in [
-        "may have 64 descriptors",
+        "rank 1 on node 0 may have 64 descriptors",
         "rank 1 on node 0 does not join the job: ",
     ] {
         assert!(said.contains(words), "{words}: {said}");
