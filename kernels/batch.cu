@@ -63,6 +63,7 @@
 
 #include "machine.cuh"
 #include "batch_layout.cuh"
+#include "batch_stamps.cuh"
 #include "batch_waits.cuh"
 #include "batch_moves.cuh"
 #include "batch_lanes.cuh"
@@ -77,13 +78,17 @@ enum { SHORT_REACHED = 0, SHORT_NOT_YET = 1 };
 // Carries out everything after the wait of a short lane.
 template <typename Team>
 DEV void end_short(Team team, const Lane &lane, u64 from, u32 before, Part part) {
+    STAMP(if (team.rank() == 0 && (lane.kind & LANE_COPIES)) marks().moves();)
     if (lane.kind & LANE_ADDS) {
         team.barrier();
         // The promise has added the rest of the part.
+        STAMP(if (team.rank() == 0) marks().adds();)
         if (team.rank() == 0) add_release(lane.out, 1);
+        STAMP(if (team.rank() == 0) marks().added();)
     }
     // Nobody waits for the following.
     if (team.rank() == 0 && (lane.kind & LANE_WAITS) && lane.quantum && (before == part.count - 1 || !lane.arrivals)) store_relaxed(lane.operand, from + lane.quantum);
+    STAMP(if (team.rank() == 0) end_leg();)
 }
 
 // Promises the team's add. The team waits for nobody any more, so its add will come, whatever else begins on the GPUs.
@@ -112,6 +117,7 @@ DEV void look_shortly(const Turn &turn, Team team, Stand *stand, const Lane &lan
         }
         stand->failed = stop || turn.follow || !ok ? SHORT_NOT_YET : SHORT_REACHED;
         stand->epoch = ((from + lane.quantum) >> QUANTUM_BITS) - 1;
+        STAMP(if (stand->failed == SHORT_REACHED && (lane.kind & LANE_WAITS)) marks().waited(from, lane.quantum);)
     }
 }
 
@@ -123,10 +129,11 @@ APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *
         bool ok = !has_failed(launch);
         if (ok && waits) ok = wait_long(launch, (const WaitStep *)(launch.program + 16ull * steps), from, part.index == 0);
         stand[1].failed = !ok;
+        STAMP(if (ok && waits) marks().waited(from, at->quantum);)
     }
     team.barrier();
     if (!stand[1].failed) {
-        pass(part.alone, team.rank() == 0);
+        pass_block(part.alone, team.rank() == 0);
         return true;
     }
     if (team.rank() == 0) give_up(launch, steps, waits);
@@ -446,7 +453,10 @@ DEV void run_post(const Launch &launch, const Lane *at, Part part) {
     u32 stop = load_relaxed32(&turn.state->stop);
     fence();
     if ((stop || turn.follow) && has_failed(launch)) give_up(launch, steps, false);
-    else add_relaxed(out, value);
+    else {
+        add_relaxed(out, value);
+        STAMP(marks().added(), end_leg();)
+    }
 }
 
 // Carries out a lane that only waits, mostly for a peer's put. One thread has the lane to itself. When the count is
@@ -477,6 +487,7 @@ DEV void run_wait(const Launch &launch, const Lane *at, Part part) {
     }
     if (!passed) turn.pass(true);
     if (quantum) store_relaxed(operand, from + quantum);
+    STAMP(marks().waited(from, quantum), end_leg();)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __grid_constant__ Launch launch) {
@@ -493,6 +504,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
     if (member >= record.lanes) return;
     const Lane *lane = (const Lane *)(own + sizeof(Record)) + member;
     u32 kind = lane->kind;
+    STAMP(open_lane(launch, record, lane - member, member);)
     const bool shares = record.team == TEAM_BLOCKS;
     const Part part = {shares ? record.index : 0u, shares ? record.count : 1u, shares || record.lanes == 1};
     if (record.team == TEAM_BLOCKS) {
@@ -531,6 +543,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_reduce(const _
     const bool shares = record.team == TEAM_BLOCKS;
     const u32 team = shares ? THREADS : WARP, member = threadIdx.x / team;
     if (record.lanes <= member) return;
+    STAMP(open_lane(launch, record, (const Lane *)(&record + 1), member);)
     const Part part = {record.index, record.count, record.lanes == 1 || shares};
     run_reduction(launch, (const Lane *)(&record + 1) + member, part, (u64)part.index * team + threadIdx.x % team, (u64)part.count * team);
 }

@@ -55,6 +55,7 @@ APART void run_landing(const Launch &launch, Team team, Stand *stand, const Lane
         if (!exposed) exposed = !has_failed(launch) && wait_long(launch, (const WaitStep *)(launch.program + 16ull * at->steps), from, true);
         stand->failed = !exposed;
         stand->epoch = from;
+        STAMP(if (exposed) marks().waited(from, quantum);)
     }
     team.barrier();
     if (stand->failed) {
@@ -67,6 +68,7 @@ APART void run_landing(const Launch &launch, Team team, Stand *stand, const Lane
     if (first < pairs) land(landing, first, early, tag);
     for (u64 i = first + Team::size; i < pairs; i += Team::size) land(landing, i, fetch_pair(src, i, bytes), tag);
     if (first == 0) store_relaxed(operand, stand->epoch + quantum);
+    STAMP(if (first == 0) marks().moves(), end_leg();)
 }
 
 // The search of a thread of a wait: its pairs, from `next` on, one after the other.
@@ -78,10 +80,10 @@ struct Search {
     bool come;     // the word had, when it was looked at last
     bool by_word;  // nothing has landed: the slot is as the origin has left it
 
-    // Looks a few times for each pair. Returns whether all have come. Calls `promised`, more than once, when the word
+    // Looks a few times for each pair. Returns whether all have come. Calls `then`, more than once, when the word
     // promises them.
     template <typename Then>
-    DEV bool look(int times, Then promised) {
+    DEV bool look(int times, Then then) {
         for (; next < bytes; next += 8 * Team::size) {
             bool landed = false;
 #pragma unroll 1
@@ -94,7 +96,7 @@ struct Search {
                 load_both(landing + 2 * next, first, second);
                 const u64 value = load_acquire(word);
                 come = reached(value, from, quantum);
-                if (BEGINS_EARLY && !come && ::promised(value, from, quantum)) promised();
+                if (BEGINS_EARLY && !come && promised(value, from, quantum)) then();
                 if ((u32)(first >> 32) == tag && (u32)(second >> 32) == tag) {
                     put(slot + next, (u32)first);
                     if (next + 4 < bytes) put(slot + next + 4, (u32)second);
@@ -198,5 +200,6 @@ APART void run_landed(const Launch &launch, Team team, Stand *stands, const Lane
         // Nobody else adds for this epoch, so this wait does.
         if (how == HAS_LANDED) red_u64(search.word, search.quantum);
         store_relaxed(operand, search.from + search.quantum);
+        STAMP(marks().waited(search.from, search.quantum), end_leg();)
     }
 }

@@ -41,6 +41,7 @@ template <typename Team>
 DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count, bool first) {
     if (team.rank() == 0) {
         u64 epoch;
+        STAMP(begin_wait(wait);)
         stand->failed = !wait_for(launch, wait, index, count, first, epoch);
         stand->epoch = epoch;
     }
@@ -99,7 +100,9 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
         const Step *step = (const Step *)steps;
         const u8 *next = steps + step->length * 16;
         switch (step->kind) {
-            case STEP_END: return;
+            case STEP_END:
+                STAMP(if (team.rank() == 0) end_leg();)
+                return;
             case STEP_WAIT: {
                 const WaitStep *wait = (const WaitStep *)step;
                 const MoveStep *move = (const MoveStep *)next;
@@ -121,6 +124,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                     if (team.rank() == 0) poison_rest(next);
                     return;
                 }
+                STAMP(if (early && team.rank() == 0) marks().moves();)
                 break;
             }
             case STEP_MOVE: {
@@ -129,6 +133,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 if (move->step.flags & MOVE_BEHIND) team.barrier();
                 if (Team::size > WARP && move->row) next = carry_row(team, move, stand->epoch, index, count);
                 else carry(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);
+                STAMP(if (team.rank() == 0) marks().moves();)
                 break;
             }
             case STEP_STORE: {
@@ -141,8 +146,10 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 team.barrier();
                 if (team.rank() == 0) {
                     u64 part = part_of(add->value, index, count);
+                    STAMP(marks().adds();)
                     if (add->count) rang = ring(add, part, count);
                     else add_release(add->word, part);
+                    STAMP(marks().added();)
                 }
                 break;
             }

@@ -30,6 +30,8 @@ enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3
 enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP };
 enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
 enum { FAULT_WAIT = 1, FAULT_ABORTED = 2 };
+// The kind of a wait that is for a courier, in the lowest byte of `awaited`.
+enum { AWAITED_EVENT = 4 };
 
 // The work of one block: the head of its record. All records of a program have the same length, so that a block finds
 // its own without a look at anything else. After the head come its lanes.
@@ -39,7 +41,8 @@ struct Record {
     u16 unused;
     u16 index;  // blocks: which of them this is
     u16 count;  // blocks: how many carry out the lane
-    u64 unused2;
+    u64 batch;  // its number, for stamps; 0: nothing is stamped
+    // The lanes follow, and then a u32 for each: the number of the lane, and above it that of its first leg.
 };
 
 // A lane in short. Nearly every lane consists of some of these: a wait, a copy, an add. Then all of it is in this
@@ -132,6 +135,9 @@ struct State {
     u32 stop;  // bit 0: a team has failed; bit 1: `fault` says why; bits 8-15: the host has ended it
     u32 unused;
     Fault fault;
+    // Of a stream that is stamped: the ring, how many stamps it holds, and how many were claimed. The others are explained
+    // in batch_stamps.cuh.
+    u64 ring, slots, head, taken, dropped, telling;
 };
 
 struct Blocked {

@@ -54,4 +54,5 @@ DEV void run_reduction(const Launch &launch, const Lane *at, Part part, u64 firs
     u32 stop = load_relaxed32(&turn.state->stop);
     if ((stop || turn.follow) && has_failed(launch)) return;
     reduction.carry_out(first, stride);
+    STAMP(if (first == 0) marks().moves(), end_leg();)
 }

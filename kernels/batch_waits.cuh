@@ -38,7 +38,7 @@ DEV u32 *waiting() {
 // block, the next kernel may now begin. Until now it was kept away, because it could take the room that an awaited
 // kernel needs. If there are several teams, the last one lets it begin; each team passes once. (Teams that go step by
 // step do not pass: for them, the end of the block does it.)
-DEV void pass(bool alone, bool first) {
+DEV void pass_block(bool alone, bool first) {
     if (BEGINS_EARLY && (alone || (first && count_down(waiting()) == 1))) let_next_come();
 }
 
@@ -54,9 +54,10 @@ struct Turn {
     DEV void await() const {
         wait_for_previous();
         if (lets_next_come) let_next_come();
+        STAMP(begin_lane();)
     }
 
-    DEV void pass(bool first) const { ::pass(alone, first); }
+    DEV void pass(bool first) const { pass_block(alone, first); }
 };
 
 // ---- Waits ----
@@ -155,6 +156,7 @@ DEV bool wait_for(const Launch &launch, const WaitStep *wait, u32 index, u32 cou
         for (int looks = 0; looks < 64 && !(ok = reached(value, from, wait->quantum)); looks++) value = load_acquire(wait->word);
         if (!ok) ok = wait_long(launch, wait, from, index == 0);
     }
+    STAMP(if (ok) end_wait(wait, from);)
     if (before == count - 1 || !wait->arrivals) {
         if (ok && wait->quantum) store_relaxed(wait->operand, from + wait->quantum);
     }

@@ -16,7 +16,7 @@ use std::process::Command;
 
 mod sources;
 
-use sources::{AMD, Source, check_head, files, sm};
+use sources::{AMD, INCLUDED, Source, check_head, files, sm};
 
 /// Where the environment may say that CUDA is.
 const PLACES: [&str; 3] = ["NVCC", "CUDA_HOME", "CUDA_PATH"];
@@ -181,9 +181,9 @@ fn constants(
         writeln!(all, "({name:?}, {constant}),")?;
     }
     let mut headers = String::new();
-    for within in ["", "machine/"] {
-        for (name, _) in files(&kernels.join(within), ".cuh")? {
-            let name = format!("{within}{name}.cuh");
+    for (within, ending) in INCLUDED {
+        for (name, _) in files(&kernels.join(within), ending)? {
+            let name = format!("{within}{name}{ending}");
             let path = kernels.join(&name);
             let path = path.to_str().ok_or("a path that is not UTF-8")?;
             writeln!(headers, "({name:?}, include_str!({path:?})),")?;

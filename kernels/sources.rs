@@ -13,6 +13,10 @@ pub(crate) const BASE: &str = "compute_80";
 /// The AMD GPUs that every device source is compiled for, each to a code object: no driver compiles for them.
 pub(crate) const AMD: [&str; 4] = ["gfx90a", "gfx942", "gfx950", "gfx1100"];
 
+/// The folders, and the endings of names in them, of the files that a source may include.
+pub(crate) const INCLUDED: [(&str, &str); 3] =
+    [("", ".cuh"), ("machine/", ".cuh"), ("", "batch.cu")];
+
 /// The newest PTX that a driver of CUDA 13.0 (580) loads. Newer toolkits write newer PTX, which it refuses.
 const NEWEST_PTX: (u32, u32) = (9, 0);
 

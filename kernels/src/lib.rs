@@ -22,7 +22,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::sources::{AMD, BASE, Source, check_head, sm};
+    use crate::sources::{AMD, BASE, INCLUDED, Source, check_head, sm};
 
     const HEAD: &str = "// ...\n\n.version 9.0\n.target sm_80\n.address_size 64\n";
 
@@ -44,6 +44,17 @@ mod tests {
             }
             assert_eq!(code.forms().len(), source.targets.len() + AMD.len());
             assert_eq!(code.source().unwrap().text, source.text);
+        }
+    }
+
+    #[test]
+    fn what_a_source_may_include_is_embedded() {
+        for (within, ending) in INCLUDED {
+            let fits = |name: &str| name.starts_with(within) && name.ends_with(ending);
+            assert!(
+                HEADERS.iter().any(|(name, _)| fits(name)),
+                "{within}*{ending}"
+            );
         }
     }
 
@@ -85,6 +96,11 @@ mod tests {
             }
             let known: &[&str] = match *source {
                 "batch" => &["tidegate_batch", "tidegate_reduce"],
+                "stamped" => &[
+                    "tidegate_batch_stamped",
+                    "tidegate_reduce_stamped",
+                    "tidegate_clock",
+                ],
                 "faces" => &["faces_pack", "faces_unpack", "faces_compute"],
                 _ => &[],
             };

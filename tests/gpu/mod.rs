@@ -15,4 +15,5 @@ pub(crate) mod processes;
 mod reduce;
 mod refused;
 mod schedules;
+mod stamps;
 mod sums;

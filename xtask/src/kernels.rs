@@ -18,7 +18,7 @@ use crate::zig::{ZIG, Zig};
 #[path = "../../kernels/sources.rs"]
 mod sources;
 
-use sources::{AMD, Source, check_head, files};
+use sources::{AMD, INCLUDED, Source, check_head, files};
 
 /// The compiler, in the version that makes all committed PTX. Raise it when users may be required to have drivers that
 /// load a newer version's output, and then make all files again.
@@ -87,9 +87,9 @@ struct Made {
 /// Compiles all sources of a folder to PTX.
 fn ptx(nvrtc: &Nvrtc, folder: &Path, sources: &[Source]) -> Result<Vec<Made>, String> {
     let mut headers = Vec::new();
-    for within in ["", "machine/"] {
-        for (name, text) in files(&folder.join(within), ".cuh")? {
-            let name = format!("{within}{name}.cuh");
+    for (within, ending) in INCLUDED {
+        for (name, text) in files(&folder.join(within), ending)? {
+            let name = format!("{within}{name}{ending}");
             headers.push(Header { name, text });
         }
     }

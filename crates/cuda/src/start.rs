@@ -49,6 +49,12 @@ const BATCH: Code = Code::new(&[
     ("sm_90", tidegate_kernels::BATCH_SM_90_PTX.as_bytes()),
 ]);
 
+/// The same for streams that are stamped.
+const STAMPED: Code = Code::new(&[
+    ("sm_80", tidegate_kernels::STAMPED_PTX.as_bytes()),
+    ("sm_90", tidegate_kernels::STAMPED_SM_90_PTX.as_bytes()),
+]);
+
 fn missing(detail: String) -> DeviceError {
     DeviceError::Missing {
         device: "cuda",
@@ -138,6 +144,7 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
         driver: Box::leak(Box::new(driver)),
         limits,
         code: BATCH,
+        stamped: STAMPED,
     })
 }
 

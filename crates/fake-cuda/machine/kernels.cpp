@@ -1,7 +1,6 @@
 // All kernels of `kernels/*.cu`, by the names that their PTX has.
 //
-// Model: each source is included as it is, in a namespace of its own, since their helpers share names; the batch kernel's names stand outside,
-// as it says `::` of some. A kernel is called for one thread, with its arguments taken from where the launch has put them: what the table says of
+// Model: each source is included as it is, in a namespace of its own, since their helpers share names. A kernel is called for one thread, with its arguments taken from where the launch has put them: what the table says of
 // their sizes comes from the kernel's type, so that it is what the source says.
 //
 // Failure: an unknown name is not in the table. What writes where nothing is mapped would end the process; so the one kernel that does so on
@@ -15,8 +14,11 @@
 
 #include "cuda.hpp"
 
-#include "../../../kernels/batch.cu"
 #include "../../../kernels/tidegate.cuh"
+
+namespace of_batch {
+#include "../../../kernels/batch.cu"
+}
 
 namespace of_faces {
 #include "../../../kernels/faces.cu"
@@ -39,6 +41,12 @@ namespace of_examples {
 namespace of_schedules {
 #include "../../../kernels/schedules.cu"
 }
+// The last, as it gives the batch kernel other names.
+namespace of_stamps {
+#include "../../../kernels/stamped.cu"
+}
+#undef tidegate_batch
+#undef tidegate_reduce
 
 namespace machine {
 
@@ -72,8 +80,11 @@ static void trespass(u64 *, u64) { fail("a write where nothing is mapped", 8); }
         OF(of_schedules, sum_##T), OF(of_schedules, harvest_##T), OF(of_schedules, copy_##T), OF(of_schedules, copy_slot_##T)
 
 const Kernel kernels[] = {
-    AS(tidegate_batch, ::tidegate_batch),
-    AS(tidegate_reduce, ::tidegate_reduce),
+    OF(of_batch, tidegate_batch),
+    OF(of_batch, tidegate_reduce),
+    OF(of_stamps, tidegate_batch_stamped),
+    OF(of_stamps, tidegate_reduce_stamped),
+    OF(of_stamps, tidegate_clock),
     OF(of_bench, bench_gather),
     OF(of_faces::faces, faces_init),
     OF(of_faces::faces, faces_init_part),

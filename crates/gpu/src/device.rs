@@ -221,7 +221,7 @@ impl GpuStream {
         gpu.enter()?;
         // SAFETY: the caller's promise; `keep` is held as long as the stream, which waits at its end until everything
         // has been passed.
-        let shared = unsafe { StreamState::new(gpu, raw, Some(keep)) }?;
+        let shared = unsafe { StreamState::new(gpu, raw, Some(keep), config.stamped) }?;
         Ok(Self::over(shared, config))
     }
 }
@@ -299,6 +299,7 @@ macro_rules! vendor {
             use $crate::__private::hal::memory::{Block, Ptr, Sharing};
             use $crate::__private::hal::nic::Register;
             use $crate::__private::hal::site::CallSite;
+            use $crate::__private::hal::stamps::Stamps;
             use $crate::{GpuDevice, GpuEvent, GpuFunction, GpuGraph, GpuModule, GpuStream, StreamState};
 
             impl $Stream {
@@ -472,6 +473,10 @@ macro_rules! vendor {
                 unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError> {
                     // SAFETY: the caller's promise.
                     unsafe { self.0.submit(batch, site) }
+                }
+
+                fn stamps(&self) -> Option<Arc<dyn Stamps>> {
+                    self.0.stamps()
                 }
 
                 fn mark(&self) -> u64 {

@@ -116,6 +116,8 @@ pub struct Start {
     pub limits: Limits,
     /// The code of the batch kernel.
     pub code: Code<'static>,
+    /// The code of the batch kernel for streams that are stamped, and of the kernel that tells the time.
+    pub stamped: Code<'static>,
 }
 
 /// A vendor of devices.

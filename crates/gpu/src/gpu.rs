@@ -39,7 +39,6 @@
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -51,16 +50,17 @@ use tidegate_hal::tell;
 
 pub(crate) use tidegate_hal::lock;
 
-use crate::driver::{self, Doing, Driver, Function, Limits, Module, Start, Stream, Vendor};
+use crate::driver::{self, Doing, Driver, Function, Limits, Start, Stream, Vendor};
 use crate::gates;
 pub use crate::gates::GATES;
+use crate::kernels::{Kernels, Stamped};
 use crate::last::Early;
+use crate::lower::Mirror;
 pub use crate::lower::apart::COPY_ENGINE_FROM;
 use crate::lower::apart::Crossover;
 use crate::lower::landings;
 pub use crate::lower::landings::LAND_UP_TO;
 use crate::lower::operands::{self, Operands};
-use crate::lower::{Mirror, THREADS};
 use crate::pinned::{PAGE, Pinned, keep_from_children};
 pub use crate::registers::STRIKES;
 use crate::registers::{self, Registers};
@@ -83,9 +83,9 @@ pub struct Gpu {
     pub(crate) process: Process,
     pub(crate) driver: &'static dyn Driver,
     pub(crate) limits: Limits,
-    pub(crate) batch: Function,
-    /// The kernel for batches in which every lane reduces.
-    pub(crate) reduce: Function,
+    pub(crate) kernels: Kernels,
+    /// What streams that are stamped need. It is loaded when the first of them is made.
+    pub(crate) stamped: Stamped,
     pub(crate) early: Early,
     /// From how many bytes on the puts of a lane go by the copy engines.
     pub(crate) copy_engine_from: Crossover,
@@ -147,6 +147,7 @@ impl Gpu {
             driver,
             limits,
             code,
+            stamped,
         } = start;
         // Programs say which wave has which lane, so a wrong width would leave lanes out.
         if ![32, 64].contains(&limits.wave) {
@@ -175,22 +176,17 @@ impl Gpu {
         let variable = |name: &str| std::env::var(name).ok();
         let gates = gates::mode(variable(GATES).as_deref());
         let module = driver.load(&code)?;
-        let (batch, resident) = Self::kernel(driver, module, c"tidegate_batch")?;
-        let (reduce, _) = Self::kernel(driver, module, c"tidegate_reduce")?;
-        if resident == 0 {
-            return Err(DeviceError::Unsupported {
-                device: limits.vendor,
-                what: format!(
-                    "a block of the batch kernel does not fit a multiprocessor of {}",
-                    limits.name
-                ),
-            });
-        }
+        let kernels = Kernels::of(
+            driver,
+            module,
+            [c"tidegate_batch", c"tidegate_reduce"],
+            &limits,
+        )?;
         let gpu = Gpu {
             process: Process::this(),
             driver,
-            batch,
-            reduce,
+            kernels,
+            stamped: Stamped::new(stamped),
             early,
             copy_engine_from: Crossover::variable(variable(COPY_ENGINE_FROM).as_deref()),
             land_up_to: landings::up_to(variable(LAND_UP_TO).as_deref()),
@@ -218,22 +214,17 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// A kernel of the module, ready, and how many blocks of it a multiprocessor holds.
-    fn kernel(
-        driver: &'static dyn Driver,
-        module: Module,
-        name: &CStr,
-    ) -> Result<(Function, u32), DeviceError> {
-        let what = "loading the batch kernel";
-        // SAFETY: modules are never unloaded.
-        let (function, _) = unsafe { driver.function(module, name) }.doing(what)?;
-        // SAFETY: as above.
-        let resident = unsafe { driver.resident_blocks(function, THREADS) }.doing(what)?;
-        Ok((function, resident))
-    }
-
     /// The byte of a word that is the poison. It contains nothing else.
     const POISON_BYTE: u8 = (tidegate_hal::batch::POISON >> 56) as u8;
+
+    /// Whether a function is the batch kernel, stamped or not.
+    pub(crate) fn is_batch(&self, function: Function) -> bool {
+        let stamped = lock(&self.stamped.loaded);
+        let mut all = [self.kernels]
+            .into_iter()
+            .chain(stamped.as_ref().map(|loaded| loaded.kernels));
+        all.any(|kernels| kernels.contains(function))
+    }
 
     /// Makes the context current to the calling thread.
     pub(crate) fn enter(&self) -> Result<(), DeviceError> {

@@ -36,6 +36,7 @@
 
 mod admit;
 mod block;
+mod clock;
 mod courier;
 mod device;
 pub mod driver;
@@ -43,6 +44,7 @@ mod followed;
 mod gates;
 pub mod gpu;
 mod graph;
+mod kernels;
 mod last;
 mod line;
 mod lower;
@@ -55,6 +57,7 @@ mod registers;
 mod reports;
 mod reserve;
 mod share;
+mod stamps;
 mod stream;
 mod strikes;
 mod submit;

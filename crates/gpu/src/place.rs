@@ -15,12 +15,12 @@ use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 
 use crate::block::GpuBlock;
 use crate::courier::Couriers;
-use crate::driver::{Function, Launch};
+use crate::driver::Launch;
 use crate::gpu::{Gpu, lock};
 use crate::last::{Early, Expected};
 use crate::lower::apart::{self, Errand};
 use crate::lower::operands::{self, Advance};
-use crate::lower::{LAUNCH_NEXT, LaunchParameter, Program, THREADS, parts};
+use crate::lower::{LAUNCH_NEXT, LaunchParameter, Names, Program, THREADS, parts};
 use crate::pinned::Count;
 
 /// A program that can be launched.
@@ -39,16 +39,23 @@ pub(crate) struct Placed {
     launched: AtomicBool,
     early: Early,
     pub(crate) expected: Expected,
-    pub(crate) function: Function,
+    /// Whether it is for the kernel that only reduces.
+    pub(crate) reduces: bool,
 }
 
 impl Placed {
     /// Makes the program with lists, if `lists` allows them, they are of use, and there is memory for them.
-    fn new(gpu: &Arc<Gpu>, batch: &Batch, quota: usize, lists: bool) -> Result<Self, DeviceError> {
+    fn new(
+        gpu: &Arc<Gpu>,
+        batch: &Batch,
+        names: &Names,
+        quota: usize,
+        lists: bool,
+    ) -> Result<Self, DeviceError> {
         let lower = |lists| {
             // SAFETY: words that a batch adds to are live.
             let count = |word: Ptr| unsafe { gpu.count_of(word) };
-            Program::new(batch, quota, gpu.limits.wave, lists, count)
+            Program::new(batch, names, quota, gpu.limits.wave, lists, count)
         };
         let alloc =
             |program: &Program| GpuBlock::alloc(gpu, program.len().max(16), Sharing::Private);
@@ -82,26 +89,27 @@ impl Placed {
             launched: AtomicBool::new(false),
             early: gpu.early,
             expected: Expected::default(),
-            function: if program.reduces {
-                gpu.reduce
-            } else {
-                gpu.batch
-            },
+            reduces: program.reduces,
         })
     }
 
     /// A program of these lanes only. The batch itself holds everything else that it needs.
-    fn of_lanes(gpu: &Arc<Gpu>, lanes: Vec<Vec<Step>>, quota: usize) -> Result<Self, DeviceError> {
+    fn of_lanes(
+        gpu: &Arc<Gpu>,
+        lanes: Vec<Vec<Step>>,
+        names: &Names,
+        quota: usize,
+    ) -> Result<Self, DeviceError> {
         // SAFETY: this batch is lowered, and never submitted.
         let batch = unsafe { Batch::new(lanes, Vec::new()) };
-        Self::new(gpu, &batch, quota, true)
+        Self::new(gpu, &batch, names, quota, true)
     }
 
     /// A program without work of its own. It looks at the streams that are followed, as every program does.
     pub(crate) fn look(gpu: &Arc<Gpu>) -> Result<Self, DeviceError> {
         let word = GpuBlock::alloc(gpu, size_of::<u64>(), Sharing::Private)?;
         let lanes = vec![vec![look_step(word.base())]];
-        let mut look = Self::of_lanes(gpu, lanes, 1)?;
+        let mut look = Self::of_lanes(gpu, lanes, &Names::none(), 1)?;
         look._word = Some(word);
         Ok(look)
     }
@@ -257,7 +265,13 @@ impl Forms {
             return Ok(whole.clone());
         }
         let lists = kept.as_deref().map_or(recorded, again);
-        let own = Arc::new(Placed::new(&self.gpu, batch, quota, lists)?);
+        let own = Arc::new(Placed::new(
+            &self.gpu,
+            batch,
+            &Names::of(batch),
+            quota,
+            lists,
+        )?);
         // A program for a stream with a larger quota is kept, unless it would be faster with lists and this one would
         // not.
         if kept
@@ -291,7 +305,12 @@ impl Forms {
         );
         let form = Arc::new(ApartForm {
             couriers: couriers.id,
-            program: Arc::new(Placed::of_lanes(&self.gpu, apart.lanes, quota)?),
+            program: Arc::new(Placed::of_lanes(
+                &self.gpu,
+                apart.lanes,
+                &Names::of(batch),
+                quota,
+            )?),
             errands: apart.errands,
         });
         *made = Some(form.clone());
@@ -311,7 +330,8 @@ impl Forms {
         }
         let parts = parts::parts(batch).into_iter().map(|part| {
             let advance = operands::advance(part.lanes.iter().map(Vec::as_slice));
-            let program = Placed::of_lanes(&self.gpu, part.lanes, quota)?;
+            let names = Names::of_lanes(batch, part.names);
+            let program = Placed::of_lanes(&self.gpu, part.lanes, &names, quota)?;
             Ok(PartForm {
                 gate: part.gate,
                 program: Arc::new(program),

@@ -34,9 +34,11 @@ use crate::courier::Couriers;
 use crate::driver::{Doing, DriverError, ErrorKind, Event, Keep, Stream};
 use crate::gates::Gates;
 use crate::gpu::{Gpu, lock};
+use crate::kernels::Kernels;
 use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
 use crate::reports::{self, Crowded};
 use crate::share::Admitable;
+use crate::stamps::Ring;
 
 mod at_gates;
 
@@ -59,6 +61,8 @@ pub struct StreamState {
     owner: Option<Keep>,
     /// `None` only in the drop, which may have to leave the block behind.
     state: Option<GpuBlock>,
+    /// If the stream is stamped. Its kernels write to it, also in recordings, which hold this state.
+    pub(crate) ring: Option<Arc<Ring>>,
     mirror: NonNull<Mirror>,
     submitted: AtomicU64,
     passed: AtomicU64,
@@ -110,12 +114,17 @@ impl StreamState {
         gpu: &Arc<Gpu>,
         raw: Stream,
         owner: Option<Keep>,
+        stamped: bool,
     ) -> Result<Arc<Self>, DeviceError> {
         let sharing = tidegate_hal::memory::Sharing::Private;
         let state = GpuBlock::alloc(gpu, size_of::<State>(), sharing);
-        let parts = state.and_then(|state| Ok((state, gpu.take_mirror()?)));
+        let parts = state.and_then(|state| {
+            let ring = || Ring::new(gpu, state.base().0.addr() as u64);
+            let ring = stamped.then(ring).transpose()?;
+            Ok((state, gpu.take_mirror()?, ring))
+        });
         // From here on it is destroyed together with the parts that are made for it.
-        let (state, mirror) = parts.inspect_err(|_| {
+        let (state, mirror, ring) = parts.inspect_err(|_| {
             if owner.is_none() {
                 // SAFETY: it was made for this, and nobody else has it.
                 let _ = unsafe { gpu.driver.stream_destroy(raw) };
@@ -127,6 +136,7 @@ impl StreamState {
             raw,
             owner,
             state: Some(state),
+            ring,
             mirror,
             submitted: AtomicU64::new(0),
             passed: AtomicU64::new(0),
@@ -152,6 +162,14 @@ impl StreamState {
     pub(crate) fn state_address(&self) -> u64 {
         let state = self.state.as_ref().expect("it stands until the drop");
         state.base().0.addr() as u64
+    }
+
+    /// The batch kernel for this stream.
+    pub(crate) fn kernels(&self) -> &Kernels {
+        match &self.ring {
+            None => &self.gpu.kernels,
+            Some(ring) => &ring.loaded.kernels,
+        }
     }
 
     pub(crate) fn mirror_address(&self) -> u64 {
@@ -555,6 +573,7 @@ impl Drop for StreamState {
             // The driver does not say that kernels and couriers of the stream are over, and they use these blocks.
             std::mem::forget(std::mem::take(&mut lock(&self.later).garbage));
             std::mem::forget((self.state.take(), self.owner.take(), self.couriers.take()));
+            std::mem::forget(self.ring.take());
             return;
         }
         let dealing = self.dealing.load(Ordering::Relaxed);

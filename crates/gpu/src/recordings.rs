@@ -55,7 +55,7 @@ impl Gpu {
             driver.event_record(event, streams[0])?;
             driver.stream_wait_event(streams[1], event)?;
             for stream in streams.into_iter().cycle().take(NODES) {
-                driver.launch(self.batch, &one, stream, &mut arguments)?;
+                driver.launch(self.kernels.batch, &one, stream, &mut arguments)?;
             }
             driver.event_record(event, streams[1])?;
             driver.stream_wait_event(streams[0], event)?;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim as _, Stream, StreamConfig};
 use tidegate_hal::site::CallSite;
+use tidegate_hal::stamps::Stamps;
 
 use crate::driver::{Doing, ErrorKind, Event, GraphNode, Keep, Stream as RawStream};
 use crate::followed::{Followed, LOOKED_AT};
@@ -80,7 +81,7 @@ impl GpuStream {
             .stream_create(config.priority)
             .doing("making a stream")?;
         // SAFETY: the stream was just made.
-        let shared = unsafe { StreamState::new(gpu, raw, None) }?;
+        let shared = unsafe { StreamState::new(gpu, raw, None, config.stamped) }?;
         Ok(Self::over(shared, config))
     }
 
@@ -160,9 +161,8 @@ impl GpuStream {
         let Ok(Some(kernel)) = (unsafe { gpu.driver.graph_kernel(node) }) else {
             return false;
         };
-        let is_batch = [gpu.batch, gpu.reduce].contains(&kernel.function);
         let arguments = kernel.arguments;
-        if !is_batch || arguments.is_null() {
+        if !gpu.is_batch(kernel.function) || arguments.is_null() {
             return false;
         }
         // SAFETY: a batch kernel has one parameter, of this type. The driver has just said where the node keeps it, and
@@ -292,6 +292,10 @@ unsafe impl Stream for GpuStream {
         self.during(Call::Batch, || unsafe { self.submit_batch(batch) })
     }
 
+    fn stamps(&self) -> Option<Arc<dyn Stamps>> {
+        (self.shared.ring.clone()).map(|ring| -> Arc<dyn Stamps> { ring })
+    }
+
     fn mark(&self) -> u64 {
         self.shared.submitted()
     }
@@ -309,6 +313,7 @@ unsafe impl Stream for GpuStream {
         self.not_capturing("synchronisation")?;
         self.during(Call::Synchronize, || self.shared.synchronize())?;
         self.held.borrow_mut().clear();
+        crate::stamps::compare_clocks(self.shared.ring.as_deref());
         Ok(self.fault().map_or(Ok(()), Err))
     }
 

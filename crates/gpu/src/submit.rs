@@ -241,7 +241,7 @@ impl GpuStream {
         // the program until the stream has passed it.
         let launched = unsafe {
             shared.gpu.driver.launch(
-                program.function,
+                shared.kernels().of_program(program.reduces),
                 &program.config(behind_gate),
                 shared.raw,
                 &mut arguments,

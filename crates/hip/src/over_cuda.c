@@ -236,6 +236,7 @@ Error hipIpcCloseMemHandle(Address at) { return hipFree(at); }
 
 // The source of a code object, by a kernel of it.
 static const char *const SOURCES[][2] = {
+    {"tidegate_clock", "stamped.ptx"},
     {"tidegate_batch", "batch.ptx"},       {"faces_pack", "faces.ptx"},   {"take_foreign", "examples.ptx"},
     {"change_part_u64", "schedules.ptx"}, {"tick_early", "samples.ptx"}, {"bench_gather", "bench.ptx"}};
 Error hipModuleLoadData(Ptr *module, const Elf64_Ehdr *image) {

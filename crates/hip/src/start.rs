@@ -168,6 +168,7 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
         driver: Box::leak(Box::new(device)),
         limits,
         code: tidegate_kernels::BATCH,
+        stamped: tidegate_kernels::STAMPED,
     })
 }
 

@@ -82,11 +82,21 @@ impl Item {
     }
 }
 
-/// The texts that the kernel is compiled to, and whether a text is for GPUs from 9.0 on.
-const TEXTS: [(&str, bool); 2] = [
+/// The texts that the kernel is compiled to, and whether a text is for GPUs from 9.0 on. Those of the stamped kernel come
+/// last.
+const TEXTS: [(&str, bool); 4] = [
     (tidegate_kernels::BATCH_PTX, false),
     (tidegate_kernels::BATCH_SM_90_PTX, true),
+    (tidegate_kernels::STAMPED_PTX, false),
+    (tidegate_kernels::STAMPED_SM_90_PTX, true),
 ];
+
+/// Whether a function is one of `kernels/stamped.cu` for stamps or clocks. What it counts and stores orders nothing else.
+fn is_of_stamps(name: &str) -> bool {
+    ["end_leg", "tidegate_clock"]
+        .iter()
+        .any(|own| name.contains(own))
+}
 
 /// The comment in the PTX that tells a promise from an add behind a fence.
 const PROMISES: &str = "// promises";
@@ -140,7 +150,7 @@ fn entry(functions: &[(String, Vec<Item>)]) -> &(String, Vec<Item>) {
     let [entry] = named(functions, "tidegate_batch")[..] else {
         panic!("a text has one kernel");
     };
-    assert_eq!(entry.0, "tidegate_batch");
+    assert!(["tidegate_batch", "tidegate_batch_stamped"].contains(&&entry.0[..]));
     entry
 }
 
@@ -292,7 +302,10 @@ fn a_team_adds_right_after_its_barrier() {
     let writes = |line: &str| line.starts_with("st.global") || line.starts_with("call");
     for (text, _) in TEXTS {
         let (mut adds, mut counts) = (0, 0);
-        for (name, items) in &functions(text) {
+        for (name, items) in functions(text)
+            .iter()
+            .filter(|(name, _)| !is_of_stamps(name))
+        {
             let count = |start: &str| items.iter().filter(|item| item.is(start)).count();
             // A barrier orders the functions of its kind of team; a kernel has both kinds.
             let barriers = |line: &str| match name.as_str() {
@@ -338,7 +351,10 @@ fn what_is_stored_for_the_host_was_counted() {
     let stores = |line: &str| line.starts_with("st.release.sys.global.u64");
     for (text, _) in TEXTS {
         let mut all = 0;
-        for (name, items) in &functions(text) {
+        for (name, items) in functions(text)
+            .iter()
+            .filter(|(name, _)| !is_of_stamps(name))
+        {
             let expected = items
                 .iter()
                 .filter(|item| item.is("st.release.sys.global.u64"));
@@ -370,6 +386,10 @@ fn subnormal_numbers_are_kept() {
         assert_eq!(text.lines().find(flushes), None);
         assert!(text.contains("\tadd.f32 \t"), "sums of them are made");
     }
+}
+
+fn is_time(item: &Item) -> bool {
+    matches!(item, Item::Primitive(line) if line.ends_with(", %globaltimer;"))
 }
 
 /// Words are accessed only with the orders of the protocol, and data never through the non-coherent path.
@@ -409,9 +429,17 @@ fn primitives_have_their_orders() {
     ];
     let posts = ["fence.acq_rel.sys;", "red.relaxed.sys.global.add.u64"];
     const LANDS: &str = "st.relaxed.sys.global.v2.u64";
+    let stamps = [
+        counts[0],
+        counts[1],
+        LANDS,
+        "atom.relaxed.sys.global.cas.b64",
+    ];
     for (text, new) in TEXTS {
+        let stamped = text.contains("tidegate_batch_stamped");
         for (name, items) in functions(text) {
             let more: &[&str] = match name.as_str() {
+                name if is_of_stamps(name) => &stamps,
                 name if name.contains("compute") => &arithmetic,
                 // Before 9.0 nothing is launched early, and there are no such instructions.
                 name if name.contains("run_steps") && !new => &steps[1..],
@@ -441,6 +469,7 @@ fn primitives_have_their_orders() {
                 |item: &Item| matches!(item, Item::Primitive(line) if line.ends_with(PROMISES));
             for item in items.iter().filter(|item| !(adds && promises(item))) {
                 let known = allowed.iter().chain(more).any(|start| item.is(start));
+                let known = known || stamped && is_time(item);
                 assert!(known || matches!(item, Item::Call(_)), "{name}: {item:?}");
             }
         }
@@ -454,82 +483,83 @@ fn primitives_have_their_orders() {
 /// only then does any thread go on.
 #[test]
 fn a_launch_that_began_early_waits_first() {
-    let (text, _) = TEXTS[1];
-    let functions = functions(text);
-    let waits = |line: &str| line.starts_with("griddepcontrol.wait");
-    let owns = ["run_land", "run_steps", "run_listed", "tidegate_reduce"];
-    let own = |name: &str| owns.iter().any(|own| name.contains(own)) && !name.contains("_late");
-    let (name, items) = entry(&functions);
-    let others = |line: &str| {
-        let primitive = items.contains(&Item::Primitive(line.to_owned()));
-        // Some lanes do so themselves: see below. (The function of a call is on the next line.)
-        let calls = line.starts_with("_Z") && !own(line);
-        (primitive && !waits(line)) || calls
-    };
-    // One barrier is for the state that all teams of a block share.
-    let body_of = body(text, name);
-    let first = body_of.iter().position(|line| is_barrier(line));
-    let first = first.expect("there are barriers");
-    let mut found = BTreeSet::new();
-    flow::follow(
-        text,
-        name,
-        waits,
-        |_| false,
-        |at, line, has| {
-            if others(line) && at != first {
-                assert!(has, "{name}: {line} ({at})");
-                found.insert(at);
+    for (text, _) in TEXTS.into_iter().filter(|(_, new)| *new) {
+        let functions = functions(text);
+        let waits = |line: &str| line.starts_with("griddepcontrol.wait");
+        let owns = ["run_land", "run_steps", "run_listed", "tidegate_reduce"];
+        let own = |name: &str| owns.iter().any(|own| name.contains(own)) && !name.contains("_late");
+        let (name, items) = entry(&functions);
+        let others = |line: &str| {
+            let primitive = items.contains(&Item::Primitive(line.to_owned()));
+            // Some lanes do so themselves: see below. (The function of a call is on the next line.)
+            let calls = line.starts_with("_Z") && !own(line);
+            (primitive && !waits(line)) || calls
+        };
+        // One barrier is for the state that all teams of a block share.
+        let body_of = body(text, name);
+        let first = body_of.iter().position(|line| is_barrier(line));
+        let first = first.expect("there are barriers");
+        let mut found = BTreeSet::new();
+        flow::follow(
+            text,
+            name,
+            waits,
+            |_| false,
+            |at, line, has| {
+                if others(line) && at != first {
+                    assert!(has, "{name}: {line} ({at})");
+                    found.insert(at);
+                }
+            },
+        );
+        assert!(found.len() > 40, "{name}: {}", found.len());
+        // For two kinds of short forms, for posts, and for lanes that only wait. Each passes once, and the last in two
+        // places.
+        assert_eq!(waits_and_lets(items), Some((4, 5)), "{name}");
+        for (name, items) in &functions {
+            if own(name) {
+                let passes = match name {
+                    name if name.contains("run_steps") => 0,
+                    // When all data is promised, or at the end.
+                    name if name.contains("run_landed") => 2,
+                    _ => 1,
+                };
+                assert_eq!(waits_and_lets(items), Some((1, passes)), "{name}");
+                let body = body(text, name);
+                let wait = body.iter().position(|line| waits(line)).expect("it waits");
+                // Only the program is read: steps, by one line; lists, by eight lines, or as many as a thread puts at a
+                // time; and the lane itself. Nothing is written.
+                let begin = &body[..wait];
+                let (fetch, expected): (&[&str], usize) = match name {
+                    name if name.contains("run_steps") => (&["v4.u32"], 1),
+                    name if name.contains("Scattered") => (&["u32"], 8),
+                    // Units of 16 bytes, and one unit.
+                    name if name.contains("GatheredI3V16") => (&["u32"], 4 + 1),
+                    name if name.contains("Gathered") => (&["v4.u32", "u64", "u32"], 2 + 1),
+                    _ => (&[], 0),
+                };
+                let fetches = |line: &&&str| {
+                    let rest = line.strip_prefix("ld.global.L1::no_allocate.");
+                    rest.is_some_and(|rest| fetch.iter().any(|fetch| rest.starts_with(fetch)))
+                };
+                let steps: Vec<_> = begin.iter().filter(fetches).collect();
+                assert_eq!(steps.len(), expected, "{name}");
+                let writes =
+                    |line: &&&str| ["st.", "red.", "atom."].iter().any(|w| line.starts_with(w));
+                let mut writes = begin.iter().filter(writes);
+                assert!(writes.all(|line| !line.contains(".global")), "{name}");
+                // The barrier before it is for the state that threads of the team share.
+                let others = |line: &str| {
+                    let primitive = items.contains(&Item::Primitive(line.to_owned()));
+                    let begins = waits(line) || is_barrier(line) || steps.contains(&&line);
+                    (primitive && !begins) || line.starts_with("_Z") && !own(line)
+                };
+                assert!(always(text, name, waits, |_| false, others) > 5, "{name}");
+            } else {
+                let passes = usize::from(name.contains("wait_late"));
+                let entry = name.contains("tidegate_batch");
+                assert_eq!(waits_and_lets(items) != Some((0, passes)), entry, "{name}");
             }
-        },
-    );
-    assert!(found.len() > 40, "{name}: {}", found.len());
-    // For two kinds of short forms, for posts, and for lanes that only wait. Each passes once, and the last in two
-    // places.
-    assert_eq!(waits_and_lets(items), Some((4, 5)), "{name}");
-    for (name, items) in &functions {
-        if own(name) {
-            let passes = match name {
-                name if name.contains("run_steps") => 0,
-                // When all data is promised, or at the end.
-                name if name.contains("run_landed") => 2,
-                _ => 1,
-            };
-            assert_eq!(waits_and_lets(items), Some((1, passes)), "{name}");
-            let body = body(text, name);
-            let wait = body.iter().position(|line| waits(line)).expect("it waits");
-            // Only the program is read: steps, by one line; lists, by eight lines, or as many as a thread puts at a
-            // time; and the lane itself. Nothing is written.
-            let begin = &body[..wait];
-            let (fetch, expected): (&[&str], usize) = match name {
-                name if name.contains("run_steps") => (&["v4.u32"], 1),
-                name if name.contains("Scattered") => (&["u32"], 8),
-                // Units of 16 bytes, and one unit.
-                name if name.contains("GatheredI3V16") => (&["u32"], 4 + 1),
-                name if name.contains("Gathered") => (&["v4.u32", "u64", "u32"], 2 + 1),
-                _ => (&[], 0),
-            };
-            let fetches = |line: &&&str| {
-                let rest = line.strip_prefix("ld.global.L1::no_allocate.");
-                rest.is_some_and(|rest| fetch.iter().any(|fetch| rest.starts_with(fetch)))
-            };
-            let steps: Vec<_> = begin.iter().filter(fetches).collect();
-            assert_eq!(steps.len(), expected, "{name}");
-            let writes =
-                |line: &&&str| ["st.", "red.", "atom."].iter().any(|w| line.starts_with(w));
-            let mut writes = begin.iter().filter(writes);
-            assert!(writes.all(|line| !line.contains(".global")), "{name}");
-            // The barrier before it is for the state that threads of the team share.
-            let others = |line: &str| {
-                let primitive = items.contains(&Item::Primitive(line.to_owned()));
-                let begins = waits(line) || is_barrier(line) || steps.contains(&&line);
-                (primitive && !begins) || line.starts_with("_Z") && !own(line)
-            };
-            assert!(always(text, name, waits, |_| false, others) > 5, "{name}");
-        } else {
-            let passes = usize::from(name.contains("wait_late"));
-            let entry = name.contains("tidegate_batch");
-            assert_eq!(waits_and_lets(items) != Some((0, passes)), entry, "{name}");
         }
     }
 }
@@ -539,31 +569,36 @@ fn a_launch_that_began_early_waits_first() {
 /// follows; and a wait for a landing that finds the promise in the word.
 #[test]
 fn who_passes_does_so_behind_the_barrier_of_its_wait() {
-    let (text, new) = TEXTS[1];
-    assert!(new);
-    let (mut behind, mut elsewhere) = (0, 0);
-    for (name, _) in &functions(text) {
-        let lines = body(text, name);
-        let lets = |line: &str| line.starts_with("griddepcontrol.launch_dependents");
-        // Right behind the wait for the work in front is another case: there the launch was asked to let the next one
-        // begin.
-        let asked: Vec<_> = (lines.iter().enumerate())
-            .filter(|(_, line)| line.starts_with("griddepcontrol.wait"))
-            .filter_map(|(at, _)| Some(at + 1 + lines[at..].iter().skip(1).position(|l| lets(l))?))
-            .collect();
-        let begins = |line: &str| line.starts_with("griddepcontrol.wait");
-        let mut found = std::collections::BTreeMap::new();
-        flow::follow(text, name, is_barrier, begins, |at, line, has| {
-            if lets(line) && !asked.contains(&at) {
-                *found.entry(at).or_insert(true) &= has;
-            }
-        });
-        behind += found.values().filter(|has| **has).count();
-        elsewhere += found.values().filter(|has| !**has).count();
+    for (text, _) in TEXTS.into_iter().filter(|(_, new)| *new) {
+        let (mut behind, mut elsewhere) = (0, 0);
+        for (name, _) in functions(text)
+            .iter()
+            .filter(|(name, _)| !is_of_stamps(name))
+        {
+            let lines = body(text, name);
+            let lets = |line: &str| line.starts_with("griddepcontrol.launch_dependents");
+            // Right behind the wait for the work in front is another case: there the launch was asked to let the next one
+            // begin.
+            let asked: Vec<_> = (lines.iter().enumerate())
+                .filter(|(_, line)| line.starts_with("griddepcontrol.wait"))
+                .filter_map(|(at, _)| {
+                    Some(at + 1 + lines[at..].iter().skip(1).position(|l| lets(l))?)
+                })
+                .collect();
+            let begins = |line: &str| line.starts_with("griddepcontrol.wait");
+            let mut found = std::collections::BTreeMap::new();
+            flow::follow(text, name, is_barrier, begins, |at, line, has| {
+                if lets(line) && !asked.contains(&at) {
+                    *found.entry(at).or_insert(true) &= has;
+                }
+            });
+            behind += found.values().filter(|has| **has).count();
+            elsewhere += found.values().filter(|has| !**has).count();
+        }
+        // For two kinds of teams each: short forms; landings, on either side; lists, gathered and scattered, of three
+        // units; counted lanes, of two; and late waits.
+        assert_eq!((behind, elsewhere), (2 + 4 + 12 + 4 + 2, 3 + 1 + 2));
     }
-    // For two kinds of teams each: short forms; landings, on either side; lists, gathered and scattered, of three
-    // units; counted lanes, of two; and late waits.
-    assert_eq!((behind, elsewhere), (2 + 4 + 12 + 4 + 2, 3 + 1 + 2));
 }
 
 /// How many waits for the work in front there are, if the next launch may begin right behind each; and how often it may

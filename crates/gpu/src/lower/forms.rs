@@ -4,6 +4,7 @@ use tidegate_hal::batch::{Action, Add, Awaited, Batch, Move, QUANTUM, Shape, Sid
 use tidegate_hal::memory::Ptr;
 
 use super::apart::{self, Apart, Crossover, Errand, Words};
+use super::lane_name;
 use super::model::{COURIERS, add, address, batch, copy, ptr, put, wait};
 use super::operands::{self, Operands};
 use super::parts::parts;
@@ -295,6 +296,35 @@ fn parts_have_posts_first_and_pure_waits_last() {
         ]
     );
     assert!(parts(&batch(Vec::new())).is_empty());
+}
+
+/// Parts of a lane stamp the legs that the whole lane has, under its number.
+#[test]
+fn parts_have_the_names_of_their_lanes() {
+    let names = |lanes| -> Vec<Vec<u32>> {
+        let parts = parts(&batch(lanes));
+        parts.into_iter().map(|part| part.names).collect()
+    };
+    let alone = vec![
+        vec![wait(0x300)],
+        vec![wait(0x100), put(8), add(0x200)],
+        vec![add(0x40)],
+        vec![wait(0x380)],
+    ];
+    assert_eq!(names(alone), [vec![2], vec![1], vec![0, 3]]);
+    let several = vec![vec![wait(0x100), add(0x200)], vec![wait(0x140), add(0x240)]];
+    assert_eq!(names(several), [[0, 1]]);
+    let leg = |number| lane_name(1, number);
+    let rounds = vec![add(0x40), wait(0x100), add(0x80), wait(0x140)];
+    let rounds = vec![vec![wait(0x300)], rounds];
+    assert_eq!(
+        names(rounds),
+        [vec![leg(0)], vec![leg(1)], vec![leg(2)], vec![0]]
+    );
+    // Two waits, one after the other, are in one part and have two legs.
+    let twice = vec![wait(0x100), wait(0x140), add(0x80), wait(0x180), put(8)];
+    let twice = vec![vec![wait(0x300)], twice];
+    assert_eq!(names(twice), [vec![leg(0)], vec![leg(2)], vec![0]]);
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub const ACTION_REDUCE: u8 = 5;
 
 pub const FAULT_WAIT: u32 = 1;
 
-/// The head of a block's record, which says what the block does. The block's lanes follow it.
+/// The head of a block's record, which says what the block does. The block's lanes follow it, and then their names.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -56,7 +56,15 @@ pub struct Record {
     pub index: u16,
     /// In a team of blocks: the number of blocks.
     pub count: u16,
-    pub unused2: u64,
+    /// The number of the batch, for stamps. 0: nothing is stamped.
+    pub batch: u64,
+}
+
+/// The name of a lane in stamps: its number in the batch, and the number of its first leg. The names of a block's lanes
+/// follow the lanes.
+pub const fn lane_name(lane: usize, leg: u32) -> u32 {
+    // A block has at most 32 warps, and a batch at most `MAX_BLOCKS` blocks.
+    lane as u32 | leg << 16
 }
 
 pub const LANE_STEPS: u16 = 1;
@@ -223,6 +231,47 @@ pub struct State {
     pub stop: u32,
     pub unused: u32,
     pub fault: RawFault,
+    pub stamps: StampState,
+}
+
+/// The part of a stream's state for its stamps. Only the stamped kernel uses it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StampState {
+    /// The address of the ring. 0: there is none.
+    pub ring: u64,
+    /// How many stamps the ring holds.
+    pub slots: u64,
+    pub head: u64,
+    pub taken: u64,
+    pub dropped: u64,
+    pub telling: u64,
+}
+
+/// The head of a ring of stamps, in pinned memory. `kernels/batch_stamps.cuh` explains it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RingHead {
+    pub taken: u64,
+    pub unused: [u64; 15],
+    pub dropped: u64,
+    pub unused2: [u64; 15],
+}
+
+/// A stamp in the ring.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawStamp {
+    pub batch: u64,
+    /// The number of the lane, and above it, from bit 32 on, that of the leg.
+    pub leg: u64,
+    pub epoch: u64,
+    pub begun: u64,
+    pub satisfied: u64,
+    pub moved: u64,
+    pub ended: u64,
+    /// The stamp's position, plus 1. It is written last.
+    pub number: u64,
 }
 
 /// A wait that takes long.
@@ -324,7 +373,10 @@ plain! {
     MoveStep: 88;
     ShapeStep: 56;
     TermStep: 32;
-    State: 32;
+    State: 80;
+    StampState: 48;
+    RingHead: 256;
+    RawStamp: 64;
     RawFault: 24;
     LaunchParameter: 48;
 }

@@ -65,6 +65,42 @@ pub(crate) struct Program {
     relocations: Vec<usize>,
 }
 
+/// What stamps call a batch and its lanes.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    batch: u64,
+    /// The name of each lane. If it is empty, the lanes have their own numbers.
+    lanes: Vec<u32>,
+}
+
+impl Names {
+    /// Those of a batch.
+    pub(crate) fn of(batch: &Batch) -> Self {
+        Names {
+            batch: batch.id(),
+            lanes: Vec::new(),
+        }
+    }
+
+    /// Those of some lanes of a batch.
+    pub(crate) fn of_lanes(batch: &Batch, lanes: Vec<u32>) -> Self {
+        Names {
+            batch: batch.id(),
+            lanes,
+        }
+    }
+
+    /// Those of a program that is not stamped.
+    pub(crate) fn none() -> Self {
+        Names::default()
+    }
+
+    fn of_lane(&self, number: usize) -> u32 {
+        let named = self.lanes.get(number).copied();
+        named.unwrap_or(lane_name(number, 0))
+    }
+}
+
 /// The work of a block.
 struct Task {
     record: Record,
@@ -73,10 +109,12 @@ struct Task {
 }
 
 impl Program {
-    /// Lowers a batch for a stream that may use `quota` blocks of a device with this `wave` width. `lists` says whether the program may have lists.
+    /// Lowers a batch for a stream that may use `quota` blocks of a device with this `wave` width. Its stamps have these
+    /// `names`. `lists` says whether the program may have lists.
     /// `count` gives the address in device memory at which a word of the host is counted, and 0 for any other word.
     pub(crate) fn new(
         batch: &Batch,
+        names: &Names,
         quota: usize,
         wave: usize,
         lists: bool,
@@ -86,11 +124,12 @@ impl Program {
             lists: if lists { MOST_LISTED } else { 0 },
             ..Sizes::of_wave(wave)
         };
-        Self::sized(batch, quota, sizes, count)
+        Self::sized(batch, names, quota, sizes, count)
     }
 
     fn sized(
         batch: &Batch,
+        names: &Names,
         quota: usize,
         sizes: Sizes,
         mut count: impl FnMut(Ptr) -> Result<u64, DeviceError>,
@@ -164,7 +203,7 @@ impl Program {
             let blocks = lanes[lane].blocks;
             tasks.extend((0..blocks).map(|index| Task::new(TEAM_BLOCKS, &[lane], index, blocks)));
         }
-        let mut program = Self::placed(&lanes, &tasks, counters);
+        let mut program = Self::placed(&lanes, &tasks, counters, names);
         (program.divides, program.reduces) = (divides, reduces);
         program.crowded = slot > MAX_BLOCKED as u32;
         program.lists = left != sizes.lists;
@@ -172,7 +211,7 @@ impl Program {
     }
 
     /// Lays out the records, the steps of all lanes, their lists, and the counters.
-    fn placed(lanes: &[Lane], tasks: &[Task], counters: usize) -> Self {
+    fn placed(lanes: &[Lane], tasks: &[Task], counters: usize, names: &Names) -> Self {
         let stride = tasks.iter().map(Task::len).max().unwrap_or(0);
         let mut program = Program {
             bytes: vec![0; tasks.len() * stride],
@@ -221,7 +260,11 @@ impl Program {
         }
         for (index, task) in tasks.iter().enumerate() {
             let mut at = index * stride;
-            program.bytes[at..at + size_of::<Record>()].copy_from_slice(task.record.bytes());
+            let record = Record {
+                batch: names.batch,
+                ..task.record
+            };
+            program.bytes[at..at + size_of::<Record>()].copy_from_slice(record.bytes());
             at += size_of::<Record>();
             for number in &task.lanes {
                 let lane = &lanes[*number];
@@ -247,6 +290,10 @@ impl Program {
                     program.relocations.push(place);
                 }
                 at += size_of::<ShortLane>();
+            }
+            for number in &task.lanes {
+                program.bytes[at..at + 4].copy_from_slice(&names.of_lane(*number).to_ne_bytes());
+                at += 4;
             }
         }
         for (at, places) in written {
@@ -300,7 +347,8 @@ impl Task {
 
     /// Bytes of the task's record.
     fn len(&self) -> usize {
-        size_of::<Record>() + self.lanes.len() * size_of::<ShortLane>()
+        let names = (4 * self.lanes.len()).next_multiple_of(16);
+        size_of::<Record>() + self.lanes.len() * size_of::<ShortLane>() + names
     }
 }
 

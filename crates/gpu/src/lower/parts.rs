@@ -27,11 +27,22 @@
 
 use tidegate_hal::batch::{Batch, Step, Wait};
 
+use super::layout::lane_name;
+
 /// A launch, and the waits of the gate in front of it.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     pub(crate) gate: Vec<Wait>,
     pub(crate) lanes: Vec<Vec<Step>>,
+    /// What stamps call the lanes.
+    pub(crate) names: Vec<u32>,
+}
+
+impl Part {
+    fn add(&mut self, steps: Vec<Step>, name: u32) {
+        self.lanes.push(steps);
+        self.names.push(name);
+    }
 }
 
 fn waits(step: &Step) -> Option<Wait> {
@@ -44,44 +55,56 @@ fn waits(step: &Step) -> Option<Wait> {
 /// The parts of a batch, in order.
 pub(crate) fn parts(batch: &Batch) -> Vec<Part> {
     let (mut first, mut between, mut last) = (Part::default(), Vec::new(), Part::default());
-    for lane in batch.lanes() {
+    for (number, lane) in batch.lanes().iter().enumerate() {
+        let name = lane_name(number, 0);
         let steps = batch.steps(*lane).to_vec();
         if steps.iter().all(|step| waits(step).is_none()) {
-            first.lanes.push(steps);
+            first.add(steps, name);
         } else if steps.iter().all(|step| waits(step).is_some()) {
             last.gate.extend(steps.iter().filter_map(waits));
-            last.lanes.push(steps);
+            last.add(steps, name);
         } else {
-            between.push(steps);
+            between.push((steps, name));
         }
     }
     let between = match &between[..] {
-        [alone] => {
-            let mut pieces = cut(alone);
+        [(alone, name)] => {
+            let mut pieces = cut(alone, *name);
             if pieces[0].gate.is_empty() {
-                first.lanes.append(&mut pieces.remove(0).lanes);
+                let mut piece = pieces.remove(0);
+                first.lanes.append(&mut piece.lanes);
+                first.names.append(&mut piece.names);
             }
             pieces
         }
-        _ => vec![Part {
-            gate: Vec::new(),
-            lanes: between,
-        }],
+        _ => {
+            let (lanes, names) = between.into_iter().unzip();
+            vec![Part {
+                gate: Vec::new(),
+                lanes,
+                names,
+            }]
+        }
     };
     let all = std::iter::once(first).chain(between).chain([last]);
     all.filter(|part| !part.lanes.is_empty()).collect()
 }
 
-/// Cuts a lane before each wait, but not between consecutive waits.
-fn cut(steps: &[Step]) -> Vec<Part> {
+/// Cuts a lane of this name before each wait, but not between consecutive waits.
+fn cut(steps: &[Step], name: u32) -> Vec<Part> {
     let mut pieces: Vec<Part> = Vec::new();
     let mut before = None;
+    // A wait begins a leg, if the lane has done something before.
+    let (mut leg, mut used) = (0, false);
     for step in steps {
         let wait = waits(step);
+        leg += u32::from(used && wait.is_some());
+        used |= !matches!(step, Step::Flush | Step::Store(_));
         if before != Some(true) && wait.is_some() || pieces.is_empty() {
             pieces.push(Part {
                 gate: Vec::new(),
                 lanes: vec![Vec::new()],
+                names: vec![name + lane_name(0, leg)],
             });
         }
         let piece = pieces.last_mut().expect("there is one");

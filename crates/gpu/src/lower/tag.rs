@@ -4,7 +4,7 @@
 use tidegate_hal::batch::{Awaited, Tag};
 use tidegate_hal::ids::{TeamId, WindowId};
 
-/// The kinds of awaited things by number.
+/// The kinds of awaited things by number. The stamped kernel knows that of an event.
 const AWAITED: [Awaited; 5] = [
     Awaited::Exposure,
     Awaited::Completion,

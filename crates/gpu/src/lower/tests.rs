@@ -80,7 +80,7 @@ fn for_wave(
 ) -> Result<Program, DeviceError> {
     // SAFETY: the batch is never executed.
     let batch = unsafe { Batch::new(lanes, Vec::new()) };
-    Program::new(&batch, quota, wave, lists, |word| {
+    Program::new(&batch, &Names::of(&batch), quota, wave, lists, |word| {
         let address = word.0.addr();
         Ok(if address >= HOST {
             address as u64 + COUNTS

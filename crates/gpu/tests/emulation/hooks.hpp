@@ -45,7 +45,7 @@ void fail(const char *what, u64 at);
 void fence();
 void wrote();
 bool is_fenced();
-// The clock: no kernel of this machine reads it.
+// The clock, which only the stamped kernel reads.
 u64 nanoseconds();
 // Tells the test of an add to a word.
 void added(u64 word);

@@ -200,6 +200,13 @@ void warp_barrier() {
 
 void looked() { looks++; }
 
+// Time goes on whenever it is asked for.
+u64 nanoseconds() {
+    static u64 now;
+    point();
+    return ++now;
+}
+
 void fence() {
     point();
     current->fenced = true;
@@ -553,7 +560,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     note(SHAPE_LINEAR), note(SHAPE_STRIDED), note(SHAPE_INDEXED);
     note(ACTION_COPY), note(ACTION_ACCUMULATE), note(ACTION_FETCH), note(ACTION_SWAP), note(ACTION_COUNTED), note(ACTION_REDUCE);
     note(FAULT_WAIT);
-    note(sizeof(Record)), FIELD(Record, team), FIELD(Record, lanes), FIELD(Record, index), FIELD(Record, count);
+    note(sizeof(Record)), FIELD(Record, team), FIELD(Record, lanes), FIELD(Record, index), FIELD(Record, count), FIELD(Record, batch);
     note(sizeof(Lane)), FIELD(Lane, kind), FIELD(Lane, steps), FIELD(Lane, word), FIELD(Lane, operand), FIELD(Lane, quantum), FIELD(Lane, arrivals), FIELD(Lane, src);
     FIELD(Lane, dst), FIELD(Lane, flip), FIELD(Lane, count), FIELD(Lane, out), FIELD(Lane, value), FIELD(Lane, tail), FIELD(Lane, landing), FIELD(Lane, landing_flip), FIELD(Lane, from), FIELD(Lane, to), FIELD(Lane, unit), FIELD(Lane, scalar);
     note(sizeof(Step)), FIELD(Step, kind), FIELD(Step, length), FIELD(Step, flags);
@@ -567,7 +574,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     note(sizeof(Shape)), FIELD(Shape, table), FIELD(Shape, rank), FIELD(Shape, count), FIELD(Shape, stride);
     note(sizeof(Term)), FIELD(Term, src), FIELD(Term, flip), FIELD(Term, parity), FIELD(Term, op);
     note(sizeof(Fault)), FIELD(Fault, kind), FIELD(Fault, window), FIELD(Fault, peer), FIELD(Fault, awaited), FIELD(Fault, epoch);
-    note(sizeof(State)), FIELD(State, stop), FIELD(State, fault);
+    note(sizeof(State)), FIELD(State, stop), FIELD(State, fault), FIELD(State, ring), FIELD(State, slots), FIELD(State, head), FIELD(State, taken), FIELD(State, dropped), FIELD(State, telling);
     note(sizeof(Blocked)), FIELD(Blocked, active), FIELD(Blocked, window), FIELD(Blocked, peer), FIELD(Blocked, awaited), FIELD(Blocked, epoch);
     note(sizeof(Mirror)), FIELD(Mirror, failed), FIELD(Mirror, fault), FIELD(Mirror, blocked);
     note(sizeof(Launch)), FIELD(Launch, program), FIELD(Launch, state), FIELD(Launch, mirror), FIELD(Launch, follow), FIELD(Launch, stride), FIELD(Launch, flags);

@@ -40,6 +40,7 @@ static VENDOR: Vendor = Vendor {
                 sharing_advice: "there is nothing to be done",
             },
             code: Code::new(&[]),
+            stamped: Code::new(&[]),
         })
     },
 };

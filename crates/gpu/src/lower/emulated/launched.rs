@@ -6,11 +6,25 @@ use tidegate_hal::memory::Ptr;
 
 use super::super::*;
 use super::machine::Range;
+use super::stamps::legs;
 
-/// The state and the mirror of a stream.
+/// How many stamps a ring holds.
+pub(super) const RING: usize = 64;
+
+/// A ring of stamps.
+#[repr(C, align(64))]
+#[derive(Default)]
+struct Ring {
+    head: RingHead,
+    stamps: [RawStamp; 32],
+    more: [RawStamp; 32],
+}
+
+/// The state, the mirror and the stamps of a stream.
 pub(super) struct Home {
     state: *mut State,
     mirror: *mut Mirror,
+    ring: *mut Ring,
 }
 
 impl Home {
@@ -21,8 +35,18 @@ impl Home {
             fault: RawFault::default(),
             blocked: [RawBlocked::default(); MAX_BLOCKED],
         };
+        let ring = Box::into_raw(Box::<Ring>::default());
+        let state = State {
+            stamps: StampState {
+                ring: ring.addr() as u64,
+                slots: RING as u64,
+                ..StampState::default()
+            },
+            ..State::default()
+        };
         Home {
-            state: Box::into_raw(Box::default()),
+            state: Box::into_raw(Box::new(state)),
+            ring,
             mirror: Box::into_raw(Box::new(empty)),
         }
     }
@@ -35,6 +59,30 @@ impl Home {
     pub(super) fn mirror(&self) -> Mirror {
         // SAFETY: as above.
         unsafe { *self.mirror }
+    }
+
+    /// Takes the stamps that are there, as the host does.
+    pub(super) fn take(&self) -> Vec<RawStamp> {
+        let mut taken = Vec::new();
+        loop {
+            // SAFETY: as above. The ring has a head and so many stamps behind it.
+            unsafe {
+                let done = (*self.ring).head.taken;
+                let stamps = (&raw const (*self.ring).stamps).cast::<RawStamp>();
+                let stamp = stamps.add(done as usize % RING).read();
+                if stamp.number != done + 1 {
+                    return taken;
+                }
+                taken.push(stamp);
+                (*self.ring).head.taken = done + 1;
+            }
+        }
+    }
+
+    /// How many stamps were dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { (*self.ring).head.dropped }
     }
 
     /// Ends the stream, as the host does.
@@ -70,8 +118,12 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // SAFETY: both came from boxes.
-        drop(unsafe { (Box::from_raw(self.state), Box::from_raw(self.mirror)) });
+        // SAFETY: all came from boxes.
+        unsafe {
+            drop(Box::from_raw(self.state));
+            drop(Box::from_raw(self.mirror));
+            drop(Box::from_raw(self.ring));
+        }
     }
 }
 
@@ -83,6 +135,9 @@ pub(super) struct Launched {
     pub(super) blocks: usize,
     /// Whether it is for the kernel that only reduces.
     pub(super) reduces: bool,
+    /// The batch's number, and the legs of each lane.
+    pub(super) id: u64,
+    pub(super) legs: Vec<Vec<bool>>,
     records: Vec<(Record, Vec<ShortLane>)>,
 }
 
@@ -109,7 +164,9 @@ impl Launched {
         follow: [u64; 2],
         count: impl Fn(Ptr) -> u64,
     ) -> Result<Self, DeviceError> {
-        let mut lowered = Program::sized(batch, quota, sizes, |word| Ok(count(word)))?;
+        let mut lowered = Program::sized(batch, &Names::of(batch), quota, sizes, |word| {
+            Ok(count(word))
+        })?;
         let mut program = vec![0u128; lowered.len().div_ceil(16).max(1)];
         let base = program.as_mut_ptr();
         lowered.placed_at(base.addr() as u64);
@@ -134,6 +191,8 @@ impl Launched {
             parameter: Box::new(parameter),
             blocks,
             reduces: lowered.reduces,
+            id: batch.id(),
+            legs: (batch.lanes().iter().map(|lane| legs(batch.steps(*lane)))).collect(),
             records: lanes_of(&lowered),
         })
     }

@@ -242,6 +242,14 @@ pub(super) struct Machine {
 }
 
 impl Machine {
+    /// A machine for the stamped kernel, with small teams.
+    pub(super) fn stamped() -> Option<Self> {
+        static CODE: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+        let source = || format!("#define STAMPED\n{}", kernel_source());
+        let code = CODE.get_or_init(|| build(SMALL, &source(), false));
+        Some(Self::of(SMALL, code.clone()?))
+    }
+
     /// A machine for the kernel. In the kernel's source, the first text of each change is replaced by the second.
     pub(super) fn new(sizes: Sizes, changes: &[(&str, &str)]) -> Option<Self> {
         static UNCHANGED: OnceLock<Option<Vec<u8>>> = OnceLock::new();
@@ -263,6 +271,11 @@ impl Machine {
         } else {
             build(sizes, &source, !changes.is_empty())
         }?;
+        Some(Self::of(sizes, code))
+    }
+
+    /// Loads what `build` has made.
+    fn of(sizes: Sizes, code: Vec<u8>) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let place = std::env::temp_dir().join(format!(
@@ -274,10 +287,10 @@ impl Machine {
         // SAFETY: when it is loaded, the library only runs constructors of empty vectors.
         let library = unsafe { Library::new(&place) };
         let _ = std::fs::remove_file(&place);
-        Some(Machine {
+        Machine {
             library: library.expect("what g++ has made can be loaded"),
             sizes,
-        })
+        }
     }
 
     /// Runs streams, each of which does its list `times` times. Returns an error if a stream does not come to its end,
@@ -323,6 +336,19 @@ impl Machine {
             })
             .collect();
         let mut ranges = ranges.to_vec();
+        // The stamped kernel claims positions in the state of its stream.
+        let launches = streams.iter().flat_map(|(list, _)| list);
+        let states = launches.filter_map(|item| match item {
+            Do::Launch(launched) => Some(launched.parameter.state),
+            _ => None,
+        });
+        if !ranges.is_empty() {
+            ranges.extend(states.map(|begin| Range {
+                begin,
+                end: begin + size_of::<State>() as u64,
+                writable: 1,
+            }));
+        }
         ranges.sort_unstable_by_key(|range| range.begin);
         let run = RawRun {
             streams: raw.as_ptr(),
@@ -450,7 +476,7 @@ pub(super) fn layout(sizes: Sizes) -> Vec<u64> {
     ]
     .map(u64::from);
     let structs = [
-        fields!(Record: team lanes index count),
+        fields!(Record: team lanes index count batch),
         fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip from to unit scalar),
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals tag.window tag.peer tag.awaited slot),
@@ -460,7 +486,7 @@ pub(super) fn layout(sizes: Sizes) -> Vec<u64> {
         fields!(ShapeStep: table rank count stride),
         fields!(TermStep: src flip parity op),
         fields!(RawFault: kind tag.window tag.peer tag.awaited epoch),
-        fields!(State: stop fault),
+        fields!(State: stop fault stamps.ring stamps.slots stamps.head stamps.taken stamps.dropped stamps.telling),
         fields!(RawBlocked: active tag.window tag.peer tag.awaited epoch),
         fields!(Mirror: failed fault blocked),
         fields!(LaunchParameter: program state mirror follow stride flags),

@@ -15,7 +15,8 @@
 //! * [`landings`]: bytes that land with tags, seen from either side;
 //! * [`failure`]: poison, abort, streams that follow others, and reports of waits that take long;
 //! * [`mutants`]: each of these tests finds the errors that it is meant to find;
-//! * [`couriers`]: copies beside the kernel are made under an exposure, or not at all.
+//! * [`couriers`]: copies beside the kernel are made under an exposure, or not at all;
+//! * [`stamps`]: the kernel of `kernels/stamped.cu`, which passes the other tests, too.
 //!
 //! The emulation does not see memory orders. Each vendor's crate checks them in the code that the kernel is compiled to.
 //!
@@ -37,6 +38,7 @@ mod order;
 mod protocol;
 #[path = "../../../../../tests/common/skipped.rs"]
 mod skipped;
+mod stamps;
 mod steps;
 mod waits;
 
@@ -209,4 +211,38 @@ fn parts_end_as_the_whole_does() {
 fn couriers_go_under_an_exposure_or_not_at_all() {
     let Some(mut machine) = small() else { return };
     couriers::check(&mut machine, 0..200).unwrap();
+}
+
+#[test]
+fn stamps_say_when_each_leg_was() {
+    let Some(mut machine) = Machine::stamped() else {
+        return;
+    };
+    for form in [Form::Whole, Form::Parts, Form::Apart] {
+        stamps::check(&mut machine, form, 0..40, 12).unwrap();
+    }
+}
+
+/// All that the other tests check holds of the stamped kernel, too.
+#[test]
+fn the_stamped_kernel_does_what_the_other_does() {
+    let Some(mut machine) = Machine::stamped() else {
+        return;
+    };
+    let machine = &mut machine;
+    moves::check(machine, 0..300).unwrap();
+    moves::reductions::check(machine, 0..100).unwrap();
+    moves::turns::check(machine, 0..100).unwrap();
+    protocol::check(machine, Form::Whole, 0..20, 30).unwrap();
+    protocol::check(machine, Form::Apart, 0..20, 20).unwrap();
+    waits::check(machine, 0..150).unwrap();
+    landings::check_waits(machine, 0..400).unwrap();
+    landings::check_puts(machine, 0..100).unwrap();
+    neighbours::check(machine, 0..30).unwrap();
+    failure::check_poison(machine, Form::Whole, 0..60).unwrap();
+    failure::check_abort(machine, Form::Whole, 0..40).unwrap();
+    failure::check_follow(machine, 0..300).unwrap();
+    order::check(machine, 0..30).unwrap();
+    order::check_looks(machine, 0..40).unwrap();
+    couriers::check(machine, 0..200).unwrap();
 }

@@ -74,7 +74,7 @@ impl Courier {
 /// A rank's programs.
 pub(super) struct Rank {
     pub(super) home: Home,
-    launches: Vec<Launched>,
+    pub(super) launches: Vec<Launched>,
 }
 
 /// Ranks, and the data that they put to each other.

@@ -5,7 +5,7 @@ use super::{EPOCHS, FOLLOW, LANDED, LANDING, Mutant, POISON};
 const COME: &str = "if ((u32)(first >> 32) == tag && (u32)(second >> 32) == tag) {";
 const COUNT: &str = "if (how == HAS_LANDED) red_u64(search.word, search.quantum);";
 
-const PROMISED: &str = "if (BEGINS_EARLY && !come && ::promised(value, from, quantum)) promised();";
+const PROMISED: &str = "if (BEGINS_EARLY && !come && promised(value, from, quantum)) then();";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     // One tag is checked for both halves of a pair.
@@ -113,8 +113,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "continue;",
     ),
     // The next kernel begins without a promise; never by a promise; more than once.
-    (LANDED, PROMISED, "if (value != from) promised();"),
-    (LANDED, PROMISED, "promised();"),
+    (LANDED, PROMISED, "if (value != from) then();"),
+    (LANDED, PROMISED, "then();"),
     (LANDED, PROMISED, ""),
     (
         LANDED,

@@ -238,7 +238,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (
         ORDER,
         "    u32 steps = at->steps, waits = at->kind & LANE_WAITS;\n",
-        "    u32 steps = at->steps, waits = at->kind & LANE_WAITS;\n    pass(part.alone, team.rank() == 0);\n",
+        "    u32 steps = at->steps, waits = at->kind & LANE_WAITS;\n    pass_block(part.alone, team.rank() == 0);\n",
     ),
     (
         LANDING,

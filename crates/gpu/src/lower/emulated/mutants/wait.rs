@@ -149,7 +149,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         ORDER,
-        "pass(part.alone, team.rank() == 0);\n        return true;",
+        "pass_block(part.alone, team.rank() == 0);\n        return true;",
         "return true;",
     ),
     // The step with which it goes on, and its report.
