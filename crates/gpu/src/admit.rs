@@ -74,7 +74,8 @@ impl Gpu {
                 tracing::info!(
                     others,
                     sharing = ?self.limits.sharing,
-                    ?terms,
+                    waits = ?terms.waits,
+                    blocks = terms.blocks,
                     "other processes use the GPU"
                 );
             });
