@@ -129,10 +129,10 @@ APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *
         bool ok = !has_failed(launch);
         if (ok && waits) ok = wait_long(launch, (const WaitStep *)(launch.program + 16ull * steps), from, part.index == 0);
         stand[1].failed = !ok;
-        STAMP(if (ok && waits) marks().waited(from, at->quantum);)
     }
     team.barrier();
     if (!stand[1].failed) {
+        STAMP(if (team.rank() == 0 && waits) marks().waited(from, at->quantum);)
         pass_block(part.alone, team.rank() == 0);
         return true;
     }

@@ -242,12 +242,18 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// A machine for the stamped kernel, with small teams.
-    pub(super) fn stamped() -> Option<Self> {
+    /// A machine for the stamped kernel, with small teams, and with this change of its source.
+    pub(super) fn stamped(change: Option<(&str, &str)>) -> Option<Self> {
         static CODE: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-        let source = || format!("#define STAMPED\n{}", kernel_source());
-        let code = CODE.get_or_init(|| build(SMALL, &source(), false));
-        Some(Self::of(SMALL, code.clone()?))
+        let source = format!("#define STAMPED\n{}", kernel_source());
+        let code = match change {
+            None => CODE.get_or_init(|| build(SMALL, &source, false)).clone(),
+            Some((from, to)) => {
+                assert_eq!(source.matches(from).count(), 1, "`{from}` is in the kernel");
+                build(SMALL, &source.replace(from, to), true)
+            }
+        };
+        Some(Self::of(SMALL, code?))
     }
 
     /// A machine for the kernel. In the kernel's source, the first text of each change is replaced by the second.

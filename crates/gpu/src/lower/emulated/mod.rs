@@ -215,18 +215,27 @@ fn couriers_go_under_an_exposure_or_not_at_all() {
 
 #[test]
 fn stamps_say_when_each_leg_was() {
-    let Some(mut machine) = Machine::stamped() else {
+    let Some(mut machine) = Machine::stamped(None) else {
         return;
     };
-    for form in [Form::Whole, Form::Parts, Form::Apart] {
-        stamps::check(&mut machine, form, 0..40, 12).unwrap();
+    stamps::check_all(&mut machine).unwrap();
+}
+
+#[test]
+fn errors_of_stamps_are_found() {
+    for change in stamps::ERRORS {
+        let Some(mut machine) = Machine::stamped(Some(change)) else {
+            return;
+        };
+        let found = stamps::check_all(&mut machine);
+        assert!(found.is_err(), "{change:?}");
     }
 }
 
 /// All that the other tests check holds of the stamped kernel, too.
 #[test]
 fn the_stamped_kernel_does_what_the_other_does() {
-    let Some(mut machine) = Machine::stamped() else {
+    let Some(mut machine) = Machine::stamped(None) else {
         return;
     };
     let machine = &mut machine;

@@ -372,8 +372,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         FOLLOW,
-        "give_up(launch, steps, false);\n    else add",
-        "give_up(launch, steps, false);\n    add",
+        "give_up(launch, steps, false);\n    else {\n        add",
+        "give_up(launch, steps, false);\n    {\n        add",
     ),
     (
         FOLLOW,
