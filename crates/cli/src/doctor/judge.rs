@@ -4,7 +4,7 @@ use super::facts::{Call, Here, Joined};
 use super::figures::{Figures, Pair};
 use super::finding::{Finding, Who, queues_for};
 use crate::bind::NumberSet;
-use crate::info::{Told, Way, report::differences};
+use crate::info::{SharedGpu, Told, Way, report::differences};
 use std::collections::BTreeMap;
 
 /// A clock that is further off than this, in nanoseconds, is wrong.
@@ -218,6 +218,8 @@ pub(super) struct Routes {
     gpus: Vec<Option<[u8; 16]>>,
     /// The ranks whose host has fewer processors than ranks, by host.
     pub(super) crowded: BTreeMap<String, NumberSet>,
+    /// For each rank, whether its kernels and those of another rank run in turn.
+    in_turn: Vec<bool>,
 }
 
 impl Routes {
@@ -251,6 +253,17 @@ impl Routes {
                 .map(|each| Some(each.gpu.as_ref()?.uuid))
                 .collect(),
             crowded: crowded.collect(),
+            in_turn: joined
+                .iter()
+                .map(|each| {
+                    let same = |gpu: &&SharedGpu| {
+                        each.gpu.as_ref().is_some_and(|own| own.uuid == gpu.uuid)
+                    };
+                    let sharing = joined.iter().filter_map(|other| other.gpu.as_ref());
+                    let sharing: Vec<_> = sharing.filter(same).collect();
+                    sharing.len() > 1 && sharing.iter().any(|gpu| !gpu.mps)
+                })
+                .collect(),
         }
     }
 
@@ -271,11 +284,12 @@ impl Routes {
         self.name(a, b).is_some() && self.name(b, a).is_some()
     }
 
-    /// The ways that are slower than others with their route, where processors are not too few.
+    /// The ways that are slower than others with their route. The figures of ranks that share processors or a GPU in turn
+    /// say nothing of their ways.
     pub(super) fn slow(&self, figures: &Figures, nodes: &[usize]) -> Vec<(Pair, Finding)> {
         let is_crowded = |rank: usize| {
             let mut crowded = self.crowded.values();
-            crowded.any(|ranks| ranks.iter().any(|each| each == rank))
+            self.in_turn[rank] || crowded.any(|ranks| ranks.iter().any(|each| each == rank))
         };
         let route = |from, to| self.name(from, to).unwrap_or_default();
         let one = |rank: usize| Who::one(rank, nodes[rank]);

@@ -212,7 +212,7 @@ fn calls_show_addresses_and_clocks() {
 }
 
 #[test]
-fn a_slow_pair_is_a_finding_unless_processors_are_too_few() {
+fn a_slow_pair_is_a_finding_unless_ranks_take_turns() {
     let nodes = [0, 1, 2, 3];
     let mut all = joined(&nodes);
     let mut figures = Figures::new(4, 6);
@@ -228,6 +228,13 @@ fn a_slow_pair_is_a_finding_unless_processors_are_too_few() {
     let slow = Routes::of(&all).slow(&figures, &nodes);
     assert_eq!(slow.len(), 1);
     assert_eq!((slow[0].0, slow[0].1.what().as_str()), ((1, 2), words));
+    for (mps, found) in [(true, 1), (false, 0)] {
+        // Each pair of neighbours has a GPU.
+        for (rank, each) in all.iter_mut().enumerate() {
+            each.gpu = gpu(rank / 2, mps, 32);
+        }
+        assert_eq!(Routes::of(&all).slow(&figures, &nodes).len(), found);
+    }
     for each in &mut all {
         (each.told.place.host, each.told.place.processors) = ("one".into(), "0-2".into());
     }
