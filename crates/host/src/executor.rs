@@ -19,7 +19,7 @@ use crate::graph::{List, Recorded, Steps};
 use crate::job::Job;
 use crate::moves::HostMover;
 use crate::reclaim::{AtWork, Named, StreamState, let_go};
-use crate::stamps::{Stamped, Stamper};
+use crate::stamps::{Ring, Stamped, Stamper};
 
 /// A work item in the queue.
 pub(crate) enum Item {
@@ -124,8 +124,8 @@ impl Executor {
         shared: Arc<StreamState>,
         (peers, own): (Patience, Patience),
         bus: Option<Arc<dyn Bus>>,
+        ring: Option<Arc<Ring>>,
     ) -> Self {
-        let ring = shared.stamps.clone();
         let core = Core {
             shared,
             engine: Engine::default(),

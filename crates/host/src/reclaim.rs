@@ -7,7 +7,6 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::AtomicPtr;
 use std::task::Waker;
 use std::time::Instant;
@@ -18,8 +17,6 @@ use tidegate_hal::process::Process;
 use tidegate_hal::site::CallSite;
 use tidegate_words::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use tidegate_words::{Bell, Patience};
-
-use crate::stamps::Ring;
 
 /// A value that one thread writes with every item. It has cache lines of its own; otherwise each write would take a
 /// line from the other thread. (It has two lines, because processors fetch them in pairs.)
@@ -37,8 +34,6 @@ impl<T> Deref for Apart<T> {
 /// The state that a stream's owner, its executor and its regions share.
 pub struct StreamState {
     pub(crate) config: StreamConfig,
-    /// The stamps that wait for the reader, if the stream is stamped.
-    pub(crate) stamps: Option<Arc<Ring>>,
     /// The process that made the stream. Its children have no executor, and their locks may be held for ever.
     pub(crate) process: Process,
     /// Work items submitted; written by the owner.
@@ -106,7 +101,6 @@ const STEP: u64 = 4;
 impl StreamState {
     pub(crate) fn new(config: StreamConfig) -> Self {
         StreamState {
-            stamps: config.stamped.then(Arc::default),
             config,
             process: Process::this(),
             submitted: Apart(AtomicU64::new(0)),

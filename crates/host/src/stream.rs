@@ -19,10 +19,13 @@ use crate::graph::{HostGraph, Link, Recorded, Steps};
 use crate::job::Job;
 use crate::queue::{Inlet, MOST, Outlet, queue};
 use crate::reclaim::StreamState;
+use crate::stamps::Ring;
 
 /// A stream of the host device.
 pub struct HostStream {
     shared: Arc<StreamState>,
+    /// The stamps that wait for the reader, if the stream is stamped.
+    stamps: Option<Arc<Ring>>,
     queue: Queue,
     recording: RefCell<Option<Recording>>,
     /// The patience of the owner's waits.
@@ -133,8 +136,9 @@ impl HostStream {
             peers = unrung(peers);
         }
         let (inline, name) = (config.inline, config.name.clone());
+        let stamps = config.stamped.then(Arc::<Ring>::default);
         let shared = Arc::new(StreamState::new(config));
-        let mut executor = Executor::new(shared.clone(), (peers, own), bus);
+        let mut executor = Executor::new(shared.clone(), (peers, own), bus, stamps.clone());
         let queue = if inline {
             Queue::Inline(RefCell::new(executor))
         } else {
@@ -166,6 +170,7 @@ impl HostStream {
         };
         Ok(HostStream {
             shared,
+            stamps,
             queue,
             recording: RefCell::new(None),
             own,
@@ -313,7 +318,7 @@ unsafe impl Stream for HostStream {
     }
 
     fn stamps(&self) -> Option<Arc<dyn Stamps>> {
-        (self.shared.stamps.clone()).map(|ring| -> Arc<dyn Stamps> { ring })
+        (self.stamps.clone()).map(|ring| -> Arc<dyn Stamps> { ring })
     }
 
     fn mark(&self) -> u64 {
