@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use tidegate::host::prelude::*;
-use tidegate::observe::{Declared, EpochCall, Event, Leg, Observer, Operation};
+use tidegate::observe::{Declared, EpochCall, Event, Known, Leg, Observer, Operation};
 use tidegate::{StreamOptions, WorldOptions};
 
 /// Keeps all events.
@@ -223,4 +223,116 @@ fn failures_and_hand_offs_are_told() {
         _ => false,
     };
     assert_eq!(told.iter().filter(|event| failed(event)).count(), 1);
+}
+
+/// Keeps all events, and asks for other ones than observers do that ask for nothing.
+#[derive(Default)]
+struct Calls(Kept);
+
+impl Observer for Calls {
+    fn event(&self, event: &Event) {
+        self.0.event(event);
+    }
+
+    fn stamps(&self) -> bool {
+        false
+    }
+
+    fn returns(&self) -> bool {
+        true
+    }
+}
+
+/// Each call that begins returns, on the thread that made it, before the next one of its stream begins.
+#[test]
+fn calls_return() {
+    let calls = Arc::<Calls>::default();
+    let options = |_| WorldOptions::new().observer(calls.clone());
+    World::local_with(1, options, |world| ring(&world, 3).unwrap());
+    let events = calls.0.0.lock().unwrap();
+    let (mut open, mut begun) = (None, Vec::new());
+    for event in &*events {
+        match event {
+            Event::Enqueued { .. }
+            | Event::Launched { .. }
+            | Event::Replayed { .. }
+            | Event::Synchronizes { .. } => {
+                assert_eq!(open.replace(event.at().unwrap()), None);
+                begun.push(event.clone());
+            }
+            Event::Returned { stream: 0, at } => {
+                assert!(open.take().is_some_and(|begun| begun <= *at));
+            }
+            Event::Made { stamped, .. } => assert!(!stamped, "nobody asks for stamps"),
+            Event::Leg { .. } | Event::Ran { .. } => panic!("{event}"),
+            _ => {}
+        }
+    }
+    assert_eq!(open, None);
+    // Post, complete, wait, the replays, the barrier, and one that waits.
+    assert_eq!(begun.len(), 6, "{begun:?}");
+    let last = begun.last().unwrap();
+    assert!(matches!(last, Event::Synchronizes { call, .. } if **call == *"synchronize"));
+}
+
+/// An observer gets what it asks for, and none gets a return without asking.
+#[test]
+fn observers_of_a_rank_ask_for_different_things() {
+    let (kept, calls) = (Arc::<Kept>::default(), Arc::<Calls>::default());
+    let options = |_| {
+        let options = WorldOptions::new().observer(kept.clone());
+        options.observer(calls.clone())
+    };
+    World::local_with(1, options, |world| ring(&world, 3).unwrap());
+    let of = |kept: &Kept, is: fn(&Event) -> bool| {
+        let events = kept.0.lock().unwrap();
+        events.iter().filter(|event| is(event)).count()
+    };
+    let legs = |event: &Event| matches!(event, Event::Leg { .. });
+    let returns = |event: &Event| matches!(event, Event::Returned { .. });
+    assert_eq!((of(&kept, returns), of(&calls.0, returns)), (0, 6));
+    assert!(of(&kept, legs) > 0);
+    Told::of(&kept.0.lock().unwrap()).is_whole();
+}
+
+/// Each kind of event is a line, with the names of what it is about.
+#[test]
+fn events_are_lines_of_text() {
+    let events = events(2, |world| ring(&world, 2));
+    let mut known = Known::new();
+    let mut lines = Vec::new();
+    for event in &events[1] {
+        known.learn(event);
+        lines.push(known.line(event).to_string());
+    }
+    let has = |parts: &[&str]| {
+        let found = lines
+            .iter()
+            .any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(found, "{parts:?}\n{}", lines.join("\n"));
+    };
+    has(&["rank 1 of 2 joins: node 0 (", "device host"]);
+    has(&["window `halo`: opened"]);
+    has(&["stream `ring`: made"]);
+    has(&["stream `ring`: post (window `halo`), ", "observe.rs:"]);
+    has(&["recording ", ": replay, 2 times, "]);
+    has(&[
+        "stream `ring`: waited ",
+        " us for rank 0 to post (window `halo`), moved 64 bytes, told rank 0 of its completion",
+    ]);
+    has(&["barrier `end`"]);
+    has(&["stream `ring`: `", "` ran "]);
+    has(&["stream `ring`: synchronize, "]);
+    has(&["the rank leaves"]);
+    assert!(!lines.iter().any(|line| line.contains("window number")));
+    // Without names there are numbers.
+    let posted = events[1]
+        .iter()
+        .find(|event| matches!(event, Event::Enqueued { .. }));
+    assert!(
+        posted
+            .unwrap()
+            .to_string()
+            .starts_with("stream 0: enqueue of batch ")
+    );
 }

@@ -273,7 +273,11 @@ impl<'s, D: Device> Graph<'s, D> {
             // SAFETY: the recording touches only what was lent to it, since its brands let in nothing else. Each thing
             // is ordered by the stream that it is at home on, or by hand-offs that are recorded. The caller holds it,
             // as promised. The NIC has been armed for what the recording rings for.
-            unsafe { stream.raw().replay(others, &self.raw, times) }?;
+            let replayed = unsafe { stream.raw().replay(others, &self.raw, times) };
+            if let Some(observed) = stream.observed() {
+                observed.returned();
+            }
+            replayed?;
             self.script.done(times);
             self.epochs.took(times);
             if let Some(proved) = self.proved.get() {

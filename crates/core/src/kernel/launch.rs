@@ -66,6 +66,12 @@ impl<'s, D: Device> Stream<'s, D> {
                 false => observed.launches(kernel, site),
             }
         }
-        kernel.enqueue(self, arguments)
+        let launched = kernel.enqueue(self, arguments);
+        if let Some(observed) = self.observed()
+            && !self.raw().capturing()
+        {
+            observed.returned();
+        }
+        launched
     }
 }

@@ -82,6 +82,26 @@ pub enum Event {
         /// The time.
         at: u64,
     },
+    /// The program blocks until a stream has done everything that is enqueued.
+    Synchronizes {
+        /// The stream.
+        stream: u32,
+        /// The call: `synchronize`, or one that gives the host what the stream has, as `into_host`.
+        call: Arc<str>,
+        /// The line of the program.
+        site: Arc<str>,
+        /// The time.
+        at: u64,
+    },
+    /// The call of this stream's last [`Event::Enqueued`], [`Event::Launched`], [`Event::Replayed`] or
+    /// [`Event::Synchronizes`] returns. It comes on the thread of the program that made the call. Only observers that
+    /// ask for it get it: see [`Observer::returns`](super::Observer::returns).
+    Returned {
+        /// The stream.
+        stream: u32,
+        /// The time.
+        at: u64,
+    },
     /// A stream has carried out a part of a batch.
     Leg {
         /// The stream.
@@ -146,6 +166,32 @@ pub enum Event {
         /// The time.
         at: u64,
     },
+}
+
+impl Event {
+    /// When it happened: for a [`Event::Leg`] and a kernel that has [`Event::Ran`], when that ended. Events that are no
+    /// more than a description have no time.
+    pub fn at(&self) -> Option<u64> {
+        match self {
+            Event::Joined(joined) => Some(joined.at),
+            Event::Recorded(recorded) => Some(recorded.at),
+            Event::Leg { leg, .. } => Some(leg.ended),
+            Event::Ran { ended, .. } => Some(*ended),
+            Event::Opened { at, .. }
+            | Event::Made { at, .. }
+            | Event::Enqueued { at, .. }
+            | Event::Launched { at, .. }
+            | Event::HandedOff { at, .. }
+            | Event::Replayed { at, .. }
+            | Event::Synchronizes { at, .. }
+            | Event::Returned { at, .. }
+            | Event::Failed { at, .. }
+            | Event::Revoked { at, .. }
+            | Event::Gone { at, .. }
+            | Event::Left { at } => Some(*at),
+            Event::Declared(_) | Event::Dropped { .. } | Event::Clock { .. } => None,
+        }
+    }
 }
 
 /// A rank has joined.
@@ -239,6 +285,18 @@ pub enum Operation {
     Read,
 }
 
+/// As what the other rank does: "waits for rank 3 to post".
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Post => "post",
+            Operation::Complete => "complete",
+            Operation::Arrive => "come to a barrier",
+            Operation::Read => "have read the source",
+        })
+    }
+}
+
 impl Operation {
     fn of(awaited: Awaited) -> Option<Self> {
         match awaited {
@@ -314,7 +372,31 @@ pub enum RecordedStep {
     Await(u64),
 }
 
+impl Part {
+    /// The rank to which this part completes an epoch, and the window. The bytes of such a part have moved between this
+    /// rank and that one.
+    pub fn completes(&self) -> Option<&Tells> {
+        let mut tells = self.tells.iter();
+        tells.find(|tells| tells.operation == Operation::Complete)
+    }
+}
+
 impl Declared {
+    /// A part, by its lane and its number in the lane.
+    pub fn part(&self, lane: u32, leg: u32) -> Option<&Part> {
+        let mut parts = self.parts.iter();
+        parts.find(|part| (part.lane, part.leg) == (lane, leg))
+    }
+
+    /// The window, barrier or all-reduce that the call concerns; `None` if there are several, or none.
+    pub fn window(&self) -> Option<WindowId> {
+        let awaited = (self.parts.iter()).filter_map(|part| part.awaits?.window);
+        let told = self.parts.iter().flat_map(|part| &part.tells);
+        let mut all = awaited.chain(told.filter_map(|tells| tells.window));
+        let first = all.next()?;
+        all.all(|window| window == first).then_some(first)
+    }
+
     pub(super) fn of(batch: &Batch, call: EpochCall, site: CallSite) -> Self {
         let lanes = (0..).zip(batch.lanes());
         let parts = lanes.flat_map(|(number, lane)| {
@@ -331,6 +413,10 @@ impl Declared {
 
 /// The parts of a lane. `by_nic` is how many bytes the NIC moves for it.
 fn parts(lane: u32, steps: &[Step], by_nic: u64) -> Vec<Part> {
+    if steps.is_empty() {
+        // As in a barrier of one rank. Nothing is done, and so nothing is stamped.
+        return Vec::new();
+    }
     let part = |leg, awaits| Part {
         lane,
         leg,

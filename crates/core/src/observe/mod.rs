@@ -10,12 +10,14 @@
 //! [`Event::Dropped`] says how many. Calls of the program do wait until the observer has seen their event.
 //!
 //! [`WorldOptions::observer`](crate::WorldOptions::observer) adds an observer. With the variable `TIDEGATE_TRACE`, a
-//! [`Recorder`] writes all events of each rank to a file, which [`read`] reads.
+//! [`Recorder`] writes all events of each rank to a file, which [`read`] reads. Events name windows, streams and batches
+//! by numbers, and [`Known`] knows what these are.
 //!
 //! # What it costs
 //!
 //! Without an observer, a call looks at one field. With one, each call and each lane of a batch costs up to a
-//! microsecond, and streams of GPUs carry out batches by a kernel that stamps.
+//! microsecond, and streams of GPUs carry out batches by a kernel that stamps. Streams do not stamp for observers that
+//! decline it ([`Observer::stamps`]).
 //!
 //! # Stability
 //!
@@ -24,12 +26,14 @@
 
 mod event;
 mod file;
+mod known;
 mod observed;
 
 pub use event::{
     Awaits, Declared, EpochCall, Event, Joined, Operation, Part, Recorded, RecordedStep, Tells,
 };
 pub use file::{ReadError, Recorder, read};
+pub use known::Known;
 pub(crate) use observed::{Observed, ObservedStream};
 pub use tidegate_hal::ids::{TeamId, WindowId};
 pub use tidegate_hal::stamps::{Leg, now};
@@ -41,31 +45,26 @@ pub use tidegate_hal::stamps::{Leg, now};
 /// This one counts the bytes that streams have put:
 ///
 /// ```
-/// use std::collections::HashMap;
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::sync::{Arc, Mutex};
 /// use tidegate::host::prelude::*;
-/// use tidegate::observe::{Event, Observer};
+/// use tidegate::observe::{Event, Known, Observer};
 /// use tidegate::WorldOptions;
 ///
 /// #[derive(Default)]
 /// struct Bytes {
-///     of_leg: Mutex<HashMap<(u64, u32, u32), u64>>,
+///     known: Mutex<Known>,
 ///     moved: AtomicU64,
 /// }
 ///
 /// impl Observer for Bytes {
 ///     fn event(&self, event: &Event) {
-///         match event {
-///             Event::Declared(batch) => {
-///                 let parts = batch.parts.iter().map(|part| ((batch.batch, part.lane, part.leg), part.bytes));
-///                 self.of_leg.lock().unwrap().extend(parts);
-///             }
-///             Event::Leg { leg, .. } => {
-///                 let bytes = self.of_leg.lock().unwrap()[&(leg.batch, leg.lane, leg.leg)];
-///                 self.moved.fetch_add(bytes, Ordering::Relaxed);
-///             }
-///             _ => {}
+///         let mut known = self.known.lock().unwrap();
+///         known.learn(event);
+///         if let Event::Leg { leg, .. } = event
+///             && let Some(part) = known.part(leg)
+///         {
+///             self.moved.fetch_add(part.bytes, Ordering::Relaxed);
 ///         }
 ///     }
 /// }
@@ -94,6 +93,18 @@ pub trait Observer: Send + Sync + 'static {
     /// Called for each event, by one thread at a time for each rank. The caller is the program, or a thread of tidegate.
     /// It waits, so be quick. Do not call tidegate here. A panic is caught, and ignored.
     fn event(&self, event: &Event);
+
+    /// Whether streams should stamp what they do, for this observer. Without stamps there are no [`Event::Leg`] and
+    /// [`Event::Ran`], and streams run as if nobody observed. It is asked once. If another observer of the rank wants
+    /// them, this one gets them, too.
+    fn stamps(&self) -> bool {
+        true
+    }
+
+    /// Whether this observer wants [`Event::Returned`], to know how long calls of the program last.
+    fn returns(&self) -> bool {
+        false
+    }
 
     /// Called now and then, and after the last event: what is not written yet should be written.
     fn flush(&self) {}

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{DeviceError, Fault, Reclaim};
+use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim};
 use tidegate_hal::limits::WithLimit;
 use tidegate_hal::process::Process;
 use tidegate_hal::site::CallSite;
@@ -30,6 +30,10 @@ const FLUSH: u32 = 100;
 pub(crate) struct Observed {
     /// Locked while an event is told, so that observers get one event at a time.
     observers: Mutex<Vec<Arc<dyn Observer>>>,
+    /// Whether an observer asks for the legs.
+    stamps: bool,
+    /// Whether an observer asks for returns.
+    returns: bool,
     declared: Mutex<HashSet<u64>>,
     streams: Mutex<Streams>,
     thread: Mutex<Option<(Sender<Infallible>, JoinHandle<()>)>>,
@@ -59,6 +63,8 @@ impl Observed {
     /// Begins to observe. The first event comes with [`Observed::tell`].
     pub(crate) fn new(observers: Vec<Arc<dyn Observer>>) -> Result<Arc<Self>> {
         let observed = Arc::new(Observed {
+            stamps: observers.iter().any(|observer| observer.stamps()),
+            returns: observers.iter().any(|observer| observer.returns()),
             observers: Mutex::new(observers),
             declared: Mutex::default(),
             streams: Mutex::default(),
@@ -97,6 +103,11 @@ impl Observed {
         for observer in &*lock(&self.observers) {
             tell(|| observer.event(event));
         }
+    }
+
+    /// Whether streams stamp what they do.
+    pub(crate) fn stamps(&self) -> bool {
+        self.stamps
     }
 
     fn flush(&self) {
@@ -279,6 +290,31 @@ impl ObservedStream {
             site: site.to_string().into(),
             at: now(),
         });
+    }
+
+    /// The program is about to wait for the stream.
+    #[cold]
+    pub(crate) fn synchronizes(&self, call: Call, site: CallSite) {
+        self.tell(&Event::Synchronizes {
+            stream: self.number,
+            call: call.name().trim_matches('`').into(),
+            site: site.to_string().into(),
+            at: now(),
+        });
+    }
+
+    /// The call that was told of last returns.
+    #[cold]
+    pub(crate) fn returned(&self) {
+        if !self.observed.returns {
+            return;
+        }
+        let (stream, at) = (self.number, now());
+        for observer in &*lock(&self.observed.observers) {
+            if observer.returns() {
+                tell(|| observer.event(&Event::Returned { stream, at }));
+            }
+        }
     }
 
     /// The later work of another stream is about to be ordered behind this one's.

@@ -34,7 +34,13 @@ impl<D: Device> Stream<'_, D> {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.raw().submit(batch, site) }?;
+        let submitted = unsafe { self.raw().submit(batch, site) };
+        if let Some(observed) = self.observed()
+            && !capturing
+        {
+            observed.returned();
+        }
+        submitted?;
         if capturing {
             self.note_step(NotedStep::Batch(batch.clone(), call, site));
         }

@@ -26,7 +26,7 @@ impl<D: Device> World<D> {
                 .filter(|rank| inner.control.node(*rank) == node)
                 .count(),
             priority: Priority::Normal,
-            stamped: inner.observed.is_some(),
+            stamped: (inner.observed.as_ref()).is_some_and(|observed| observed.stamps()),
             helper: (inner.nic.as_ref()).and_then(|attached| attached.nic.helper()),
         }
     }
