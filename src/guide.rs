@@ -35,6 +35,7 @@ pages! {
     environment = "environment.md";
     verify = "verify.md";
     tools = "tools.md";
+    observe = "observe.md";
     troubleshooting = "troubleshooting.md";
     internals = "internals.md";
 }

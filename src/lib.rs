@@ -78,6 +78,8 @@
 //! | `half` | elements of the crate `half`: `f16`, `bf16` |
 //! | `complex` | elements of the crate `num-complex` |
 //! | `bytemuck` | elements of any type that is `bytemuck::Pod` |
+//! | `profiler` | the calls of a program as ranges in profilers of the host (NVTX, roctx): [`observe::Profiler`] |
+//! | `prometheus` | counters of each rank, in the text format of Prometheus: [`observe::Counters`] |
 //! | `mpi` | worlds made of MPI communicators, and MPI's windows as a transport; to build it you need an MPI and libclang |
 //! | `unstable-hal` | [`hal`]: the contracts of devices, NICs and control planes, which may change with any version |
 //!
@@ -107,6 +109,8 @@
         feature = "cuda",
         feature = "hip",
         feature = "fabric",
+        feature = "profiler",
+        feature = "prometheus",
         feature = "unstable-hal"
     )),
     allow(rustdoc::broken_intra_doc_links)

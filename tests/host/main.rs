@@ -12,6 +12,7 @@ mod faces;
 mod failing;
 mod handles;
 mod layouts;
+mod metrics;
 mod nic;
 mod observe;
 mod oneself;
@@ -28,6 +29,7 @@ mod verify;
 
 #[path = "../common"]
 mod common {
+    pub(crate) mod exposition;
     pub(crate) mod held;
     pub(crate) mod rest;
     pub(crate) mod ring;

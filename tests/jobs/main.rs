@@ -11,11 +11,13 @@ mod jobs;
 mod limits;
 mod mpirun;
 mod nodes;
+mod tools;
 mod unheard;
 
 #[path = "../common"]
 mod common {
     pub(crate) mod child;
+    pub(crate) mod exposition;
     pub(crate) mod hydra;
     pub(crate) mod panics;
     pub(crate) mod ring;

@@ -25,7 +25,7 @@ pub(crate) const MSRV: Step = Step {
         };
         Ok(vec![
             check(
-                "-p tidegate -p tidegate-cli --features tidegate/half,tidegate/complex,tidegate/bytemuck,tidegate/unstable-hal",
+                "-p tidegate -p tidegate-cli --features tidegate/half,tidegate/complex,tidegate/bytemuck,tidegate/profiler,tidegate/prometheus,tidegate/unstable-hal",
             ),
             check("-p tidegate --no-default-features"),
         ])
@@ -138,7 +138,9 @@ pub(crate) const SEMVER: Step = Step {
                 .args(line)
         };
         Ok(vec![
-            check("-p tidegate -p tidegate-core --features half,complex,bytemuck"),
+            check(
+                "-p tidegate -p tidegate-core --features half,complex,bytemuck,profiler,prometheus",
+            ),
             check(
                 "-p tidegate-host -p tidegate-cuda -p tidegate-hip -p tidegate-fabric -p tidegate-cli",
             ),

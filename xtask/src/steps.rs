@@ -216,7 +216,7 @@ pub(crate) static STEPS: &[Step] = &[
         commands: |_| {
             Ok(vec![
                 cmd(
-                    "cargo doc --no-deps --workspace --features tidegate/unstable-hal,tidegate/hip",
+                    "cargo doc --no-deps --workspace --features tidegate/unstable-hal,tidegate/hip,tidegate/profiler,tidegate/prometheus",
                 )
                 .env("RUSTDOCFLAGS", "-D warnings"),
             ])

@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! There is one module for each foreign library; [`cuda`], [`hip`] and [`fabric`] are features. Libraries are looked
+//! There is one module for each foreign library; [`cuda`], [`hip`], [`fabric`] and [`ranges`] are features. Libraries are looked
 //! for at run time, so the crate builds, and its tests run, without them. Each module has a table of the functions that
 //! tidegate calls, and thin methods over it. A method checks the returned code, and has no policy. In all modules but
 //! [`hip`] it turns out-parameters into return values. In [`cuda`] and [`hip`], the layer above decides when objects
@@ -25,4 +25,6 @@ pub mod hip;
 pub mod lock;
 mod open;
 pub mod pmix;
+#[cfg(feature = "profiler")]
+pub mod ranges;
 pub mod resident;

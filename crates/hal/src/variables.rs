@@ -119,9 +119,6 @@ variables! {
         "the size of the chunks in which puts through pinned memory go to the NIC: never, BYTES, or BYTES:FROM \
          for puts of FROM bytes or more",
         "1048576:2097152 with GPUs, never with host streams";
-    TRACE = "TIDEGATE_TRACE", Text,
-        "own: the folder to which this rank writes its events, for `tidegate trace`",
-        "no events are written";
     RAILS = "TIDEGATE_RAILS", Number(1, 4),
         "the number of endpoints, 1 to 4, by which a rank with a GPU sends long messages. Each has two threads",
         "over tcp and tcp;ofi_rxm: 2 if each rank has 8 processors, 3 if 16, 4 if 32; otherwise 1";
@@ -162,6 +159,20 @@ variables! {
     GPU_STRIKES = "TIDEGATE_GPU_STRIKES", Words(&["auto", "no"]),
         "whether streams store to registers of NICs: auto (if the driver maps them), no",
         "auto";
+    TRACE = "TIDEGATE_TRACE", Text,
+        "own: the folder to which this rank writes its events, for tidegate trace",
+        "no events are written";
+    METRICS = "TIDEGATE_METRICS", Text,
+        "own: the folder to which this rank writes its counters every second, for Prometheus. It takes the feature \
+         prometheus",
+        "no counters are written";
+    PROFILER = "TIDEGATE_PROFILER", Words(&["auto", "nvtx", "roctx", "no"]),
+        "own: which profiler of the host gets a range for each call: nvtx, roctx, auto (the one that has started \
+         the program), no. It takes the feature profiler",
+        "auto";
+    NVTX_INJECTION = "NVTX_INJECTION64_PATH", Text,
+        "own: the library of a profiler that shows ranges of NVTX. The profiler sets it",
+        "";
     SSH = "TIDEGATE_SSH", Text,
         "the command and first arguments that tidegate run --hosts logs in with; the option --ssh overrides it",
         "ssh";

@@ -308,9 +308,9 @@ pub enum SettingError {
         /// What the variable is set to.
         text: String,
     },
-    /// The folder for the events of the ranks cannot be made.
+    /// A folder for what the ranks write cannot be made.
     #[error("{variable} is `{folder}`, and that folder cannot be made: {error}")]
-    Trace {
+    Folder {
         /// The name of the environment variable.
         variable: &'static str,
         /// What the variable is set to.
@@ -321,6 +321,14 @@ pub enum SettingError {
     /// The text is no level of messages.
     #[error("`{text}` is no level of messages: set {variable} to off, warn, info or debug")]
     Log {
+        /// The name of the environment variable.
+        variable: &'static str,
+        /// What the variable is set to.
+        text: String,
+    },
+    /// The text names no profiler.
+    #[error("`{text}` is no profiler: set {variable} to auto, nvtx, roctx or no")]
+    Profiler {
         /// The name of the environment variable.
         variable: &'static str,
         /// What the variable is set to.

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use tidegate_hal::nic::{Nic, NicError};
-use tidegate_hal::variables;
+use tidegate_hal::variables::{self, Variable};
 
 use super::chunks::Chunks;
 use crate::error::{Result, SettingError};
 use crate::ground::variable;
+#[cfg(feature = "prometheus")]
+use crate::observe::Counters;
+#[cfg(feature = "profiler")]
+use crate::observe::Profiler;
 use crate::observe::{Observer, Recorder};
 
 /// Says which peers are mapped, and which are reached by the NIC. Each rank may choose for itself. But with
@@ -140,6 +144,26 @@ impl std::fmt::Debug for Observers {
     }
 }
 
+impl Observers {
+    /// Adds an observer that writes to a folder, if a variable names one.
+    fn add<O: Observer>(
+        &mut self,
+        folder: &Variable,
+        make: impl FnOnce(String) -> std::io::Result<O>,
+    ) -> Result<()> {
+        let name = folder.name;
+        if let Some(folder) = variable(name) {
+            let made = make(folder.clone()).map_err(|error| SettingError::Folder {
+                variable: name,
+                folder,
+                error,
+            })?;
+            self.0.push(Arc::new(made));
+        }
+        Ok(())
+    }
+}
+
 /// Options for making a world.
 ///
 /// # Examples
@@ -163,6 +187,8 @@ pub struct WorldOptions {
     pub(crate) waiting_streams: Option<usize>,
     /// Whether the environment names no job.
     pub(crate) started_alone: bool,
+    /// Whether the environment was read.
+    completed: bool,
 }
 
 impl WorldOptions {
@@ -183,21 +209,41 @@ impl WorldOptions {
         WorldOptions::default()
     }
 
-    /// Reads from the environment what the program has not set.
+    /// Reads from the environment what the program has not set. A second call has no effect: each observer gets an event
+    /// once.
     pub(crate) fn complete_from_env(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.completed, true) {
+            return Ok(());
+        }
         if self.route.is_none() {
             self.route = Some(Route::from_env()?);
         }
         if self.chunks.is_none() {
             self.chunks = Chunks::from_env()?;
         }
-        if let Some(folder) = variable(variables::TRACE.name) {
-            let recorder = Recorder::new(&folder).map_err(|error| SettingError::Trace {
-                variable: variables::TRACE.name,
-                folder,
-                error,
-            })?;
-            self.observers.0.push(Arc::new(recorder));
+        self.observers.add(&variables::TRACE, Recorder::new)?;
+        #[cfg(feature = "prometheus")]
+        self.observers
+            .add(&variables::METRICS, Counters::written_to)?;
+        #[cfg(feature = "profiler")]
+        if let Some(profiler) = Profiler::from_env()? {
+            self.observers.0.push(profiler);
+        }
+        for (variable, feature, here) in [
+            (
+                &variables::METRICS,
+                "prometheus",
+                cfg!(feature = "prometheus"),
+            ),
+            (&variables::PROFILER, "profiler", cfg!(feature = "profiler")),
+        ] {
+            if !here && std::env::var_os(variable.name).is_some() {
+                let name = variable.name;
+                let text = format!(
+                    "{name} has no effect: the program was built without the feature `{feature}` of tidegate"
+                );
+                tidegate_hal::say!(text, std::io::stderr());
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 //!
 //! [`WorldOptions::observer`](crate::WorldOptions::observer) adds an observer. With the variable `TIDEGATE_TRACE`, a
 //! [`Recorder`] writes all events of each rank to a file, which [`read`] reads. Events name windows, streams and batches
-//! by numbers, and [`Known`] knows what these are.
+//! by numbers, and [`Known`] knows what these are. `tidegate::guide::observe` has models of tools.
 //!
 //! # What it costs
 //!
@@ -24,17 +24,25 @@
 //! More kinds of events, and more fields, may come with any version: the enumerations are `non_exhaustive`, and so are
 //! the structs. A file of events is read by the version that wrote it.
 
+#[cfg(feature = "prometheus")]
+mod counters;
 mod event;
 mod file;
 mod known;
 mod observed;
+#[cfg(feature = "profiler")]
+mod profiler;
 
+#[cfg(feature = "prometheus")]
+pub use counters::Counters;
 pub use event::{
     Awaits, Declared, EpochCall, Event, Joined, Operation, Part, Recorded, RecordedStep, Tells,
 };
 pub use file::{ReadError, Recorder, read};
 pub use known::Known;
 pub(crate) use observed::{Observed, ObservedStream};
+#[cfg(feature = "profiler")]
+pub use profiler::Profiler;
 pub use tidegate_hal::ids::{TeamId, WindowId};
 pub use tidegate_hal::stamps::{Leg, now};
 
