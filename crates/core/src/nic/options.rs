@@ -178,7 +178,6 @@ impl Observers {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct WorldOptions {
-    pub(crate) observers: Observers,
     pub(crate) nic: NicSource,
     pub(crate) route: Option<Route>,
     pub(crate) staged: bool,
@@ -187,6 +186,7 @@ pub struct WorldOptions {
     pub(crate) waiting_streams: Option<usize>,
     /// Whether the environment names no job.
     pub(crate) started_alone: bool,
+    pub(crate) observers: Observers,
     /// Whether the environment was read.
     completed: bool,
 }
