@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate::host::prelude::*;
-use tidegate::verify::{Doubt, Flaw, Signal, Verdict};
+use tidegate::verify::{Doubt, Flaw, Operation, Verdict};
 use tidegate::window::Group;
 
 type Halves<'s> = (Inbox<'s, u64>, Outbox<'s, u64>, Vec<Out<u64>>);
@@ -76,7 +76,7 @@ fn cycle(verdict: Verdict) -> Vec<(usize, String)> {
 }
 
 /// The window, the signal, and how often it comes and is waited for.
-fn unbalanced(verdict: Verdict) -> (String, Signal, usize, usize) {
+fn unbalanced(verdict: Verdict) -> (String, Operation, usize, usize) {
     let text = verdict.to_string();
     let Verdict::Refused(Flaw::Unbalanced(it)) = verdict else {
         panic!("{text}");
@@ -148,7 +148,7 @@ fn a_rank_forgets_to_post() {
             (inbox.expose(s)?, complete(s, outbox, &src, to)?)
         }
     });
-    assert_eq!(unbalanced(wrong), ("halo".into(), Signal::Post, 0, 1));
+    assert_eq!(unbalanced(wrong), ("halo".into(), Operation::Post, 0, 1));
 }
 
 #[test]
@@ -233,7 +233,10 @@ fn an_origin_starts_for_a_group_that_lacks_a_target() {
         })?;
         graph.verify(&s)
     });
-    assert_eq!(unbalanced(wrong), ("groups".into(), Signal::Complete, 0, 1));
+    assert_eq!(
+        unbalanced(wrong),
+        ("groups".into(), Operation::Complete, 0, 1)
+    );
 }
 
 #[test]
@@ -292,7 +295,7 @@ fn barriers_come_in_different_orders() {
 fn a_rank_leaves_a_barrier_out() {
     let wrong = barriers(|rank| if rank == 0 { vec![0, 1] } else { vec![0] });
     let (name, signal, ..) = unbalanced(wrong);
-    assert_eq!((&*name, signal), ("second", Signal::Arrive));
+    assert_eq!((&*name, signal), ("second", Operation::Arrive));
 }
 
 #[test]
@@ -531,7 +534,7 @@ fn a_barrier_that_one_rank_has_still_to_enqueue_leaves_a_doubt() {
     let Verdict::Unknown(Doubt::Behind {
         missing,
         adder: 1,
-        signal: Signal::Arrive,
+        signal: Operation::Arrive,
         ..
     }) = doubt
     else {

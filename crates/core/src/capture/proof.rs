@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::error::{Result, WindowName};
 use crate::half_kind::HalfKind;
 use crate::stream::{NotedStep, Stream, home_number};
-use crate::verify::{Act, Before, Item, NotPut, Op, Record, Signal, Verdict, Work, verdict};
+use crate::verify::{Act, Before, Item, NotPut, Op, Operation, Record, Verdict, Work, verdict};
 use crate::world::World;
 
 impl<'s, D: Device> Graph<'s, D> {
@@ -219,17 +219,17 @@ impl Builder {
                     _ => return None,
                 };
                 let (window, peer) = (tag.window?, tag.peer);
-                let awaited = Signal::of(tag.awaited)?;
+                let awaited = Operation::of_stream(tag.awaited)?;
                 // The first thing that an inbox does with an origin.
                 let first = match (act, awaited) {
-                    (Act::Add, Signal::Post) => Some(false),
-                    (Act::Wait, Signal::Complete) => Some(true),
+                    (Act::Add, Operation::Post) => Some(false),
+                    (Act::Wait, Operation::Complete) => Some(true),
                     _ => None,
                 };
                 if let Some(first) = first {
                     self.unwaited.entry((window, peer)).or_insert(first);
                 }
-                if awaited == Signal::Arrive {
+                if awaited == Operation::Arrive {
                     self.arrives.insert((window, peer));
                 }
                 let window = self.windows[&window];
@@ -258,7 +258,7 @@ impl Builder {
             self.record.before.push(Before {
                 window,
                 peer: *peer,
-                given: Signal::Arrive,
+                given: Operation::Arrive,
                 count: barriers.unwrap_or(0),
                 waited: barriers,
             });
@@ -266,10 +266,10 @@ impl Builder {
         for (rank, epochs, early) in half.with_each() {
             let peer = rank as u32;
             let (given, waited) = match half.half {
-                HalfKind::Outbox => (Signal::Complete, None),
+                HalfKind::Outbox => (Operation::Complete, None),
                 HalfKind::Inbox => {
                     let open = self.unwaited.get(&(id, peer)).is_some_and(|open| *open);
-                    (Signal::Post, Some(epochs - u64::from(open)))
+                    (Operation::Post, Some(epochs - u64::from(open)))
                 }
             };
             self.record.before.push(Before {

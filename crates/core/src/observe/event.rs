@@ -127,7 +127,8 @@ pub enum Event {
         /// How many it has dropped, in all.
         stamps: u64,
     },
-    /// How far the stamps of a stream may be from the host's clock.
+    /// How far the stamps of a stream may be from the host's clock. It holds for what comes behind it, up to the next
+    /// one.
     Clock {
         /// The stream.
         stream: u32,
@@ -272,7 +273,7 @@ pub struct Tells {
 }
 
 /// What one rank tells another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Operation {
     /// A target has posted: its memory is exposed to the origin.
@@ -298,12 +299,20 @@ impl fmt::Display for Operation {
 }
 
 impl Operation {
+    /// What a stream of a rank tells, or its NIC.
     fn of(awaited: Awaited) -> Option<Self> {
+        match awaited {
+            Awaited::Ticket => Some(Operation::Read),
+            _ => Self::of_stream(awaited),
+        }
+    }
+
+    /// What a stream of a rank tells.
+    pub(crate) fn of_stream(awaited: Awaited) -> Option<Self> {
         match awaited {
             Awaited::Exposure => Some(Operation::Post),
             Awaited::Completion => Some(Operation::Complete),
             Awaited::Barrier => Some(Operation::Arrive),
-            Awaited::Ticket => Some(Operation::Read),
             _ => None,
         }
     }

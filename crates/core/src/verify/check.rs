@@ -17,9 +17,9 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{Act, Before, Op, Record, Signal, Work};
+use super::record::{Act, Before, Op, Record, Work};
 use super::verdict::{CycleWait, Doubt, Flaw, Proof, RankCall, Unbalanced, Unput, Verdict};
-use crate::observe::EpochCall;
+use crate::observe::{EpochCall, Operation};
 
 /// A word: one rank adds to it, and another (or the same) waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ struct Word {
     window: tidegate_hal::ids::WindowId,
     adder: u32,
     waiter: u32,
-    signal: Signal,
+    signal: Operation,
 }
 
 /// The number of a transition.
@@ -168,11 +168,11 @@ impl Net {
         count(op(Act::Add, before.given), given);
         match (before.given, before.waited) {
             // An origin waits for one post before each of its completes.
-            (Signal::Complete, _) => count(op(Act::Wait, Signal::Post), -given),
+            (Operation::Complete, _) => count(op(Act::Wait, Operation::Post), -given),
             (given, Some(waited)) => {
                 let awaited = match given {
-                    Signal::Arrive => Signal::Arrive,
-                    _ => Signal::Complete,
+                    Operation::Arrive => Operation::Arrive,
+                    _ => Operation::Complete,
                 };
                 count(op(Act::Wait, awaited), -i128::from(waited));
             }

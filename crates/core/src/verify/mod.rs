@@ -11,11 +11,11 @@ mod record;
 mod verdict;
 
 use check::check;
-pub use record::Signal;
 pub(crate) use record::{Act, Before, Item, NotPut, Op, Record, Work};
 pub use verdict::{CycleWait, Doubt, Flaw, Proof, RankCall, Unbalanced, Unput, Verdict};
 
 use crate::error::{Error, Result};
+pub use crate::observe::Operation;
 
 /// The verdict on what all ranks have told, in the order of the ranks.
 pub(crate) fn verdict(all: &[Vec<u8>]) -> Result<Verdict> {

@@ -1,10 +1,9 @@
 //! What one rank tells the others of a recording.
 
 use serde::{Deserialize, Serialize};
-use tidegate_hal::batch::Awaited;
 use tidegate_hal::ids::WindowId;
 
-use crate::observe::EpochCall;
+use crate::observe::{EpochCall, Operation};
 
 /// The recorded steps of one rank, and how far its epochs had come before the first replay.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,46 +57,13 @@ pub(crate) struct Op {
     /// The rank that waits for an add, or that makes the awaited add.
     pub(crate) peer: u32,
     /// What the waiting rank awaits.
-    pub(crate) awaited: Signal,
+    pub(crate) awaited: Operation,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Act {
     Add,
     Wait,
-}
-
-/// What one rank tells another on a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Signal {
-    /// A target has posted: its memory is exposed to the origin.
-    Post,
-    /// An origin has completed: its data is there.
-    Complete,
-    /// A rank has come to a barrier.
-    Arrive,
-}
-
-impl Signal {
-    /// The signal that is awaited, if a peer's stream gives it.
-    pub(crate) fn of(awaited: Awaited) -> Option<Self> {
-        match awaited {
-            Awaited::Exposure => Some(Signal::Post),
-            Awaited::Completion => Some(Signal::Complete),
-            Awaited::Barrier => Some(Signal::Arrive),
-            _ => None,
-        }
-    }
-}
-
-impl std::fmt::Display for Signal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Signal::Post => "post",
-            Signal::Complete => "complete",
-            Signal::Arrive => "arrive",
-        })
-    }
 }
 
 /// The epochs of one half, or of a barrier, with one peer before the first replay.
@@ -107,7 +73,7 @@ pub(crate) struct Before {
     pub(crate) window: u32,
     pub(crate) peer: u32,
     /// The signals that this rank has given the peer, the exposures at first included.
-    pub(crate) given: Signal,
+    pub(crate) given: Operation,
     pub(crate) count: u64,
     /// For an inbox or a barrier: how often this rank waited for the peer.
     pub(crate) waited: Option<u64>,

@@ -4,8 +4,8 @@ use std::fmt;
 
 use tidegate_hal::ids::WindowId;
 
-use super::record::Signal;
 use crate::error::{Error, Result};
+use crate::observe::Operation;
 
 /// What [`Graph::verify`](crate::Graph::verify) has found. It is the same on all ranks.
 ///
@@ -174,7 +174,7 @@ pub struct CycleWait {
     /// The window's name.
     pub name: String,
     /// The signal that it waits for.
-    pub signal: Signal,
+    pub signal: Operation,
     /// The call that gives the signal. It stands behind the next wait of the cycle.
     pub add: RankCall,
 }
@@ -203,7 +203,7 @@ pub struct Unbalanced {
     /// The rank that waits.
     pub waiter: usize,
     /// The signal.
-    pub signal: Signal,
+    pub signal: Operation,
     /// How many signals there are in a replay.
     pub adds: usize,
     /// How many waits there are in a replay.
@@ -300,7 +300,7 @@ pub enum Doubt {
         /// The rank that waits.
         waiter: usize,
         /// The signal.
-        signal: Signal,
+        signal: Operation,
         /// How many signals are missing.
         missing: u64,
     },

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use tidegate_hal::ids::{TeamId, WindowId};
 
-use super::super::record::{Act, Before, Item, Op, Record, Signal, Work};
+use super::super::record::{Act, Before, Item, Op, Record, Work};
 use super::*;
-use crate::observe::EpochCall;
+use crate::observe::{EpochCall, Operation};
 use crate::random::Rng;
 
 fn window(number: u32) -> WindowId {
@@ -134,7 +134,7 @@ impl Step {
                 record.before.push(Before {
                     window: number,
                     peer: origin,
-                    given: Signal::Post,
+                    given: Operation::Post,
                     count: 3 + open + win.early,
                     waited: Some(3),
                 });
@@ -144,7 +144,7 @@ impl Step {
                 record.before.push(Before {
                     window: number,
                     peer: target,
-                    given: Signal::Complete,
+                    given: Operation::Complete,
                     count: if behind { 4 + open + win.early } else { 3 },
                     waited: None,
                 });
@@ -160,17 +160,17 @@ impl Step {
     fn items(&self, rank: u32, call: Call, number: u64, record: &mut Record) {
         let post = |w: u32| {
             let origins = self.windows[w as usize].origins(rank).into_iter();
-            origins.map(move |peer| vec![op(Act::Add, w, peer, Signal::Post)])
+            origins.map(move |peer| vec![op(Act::Add, w, peer, Operation::Post)])
         };
         let wait = |w: u32| {
             let origins = self.windows[w as usize].origins(rank).into_iter();
-            origins.map(move |peer| vec![op(Act::Wait, w, peer, Signal::Complete)])
+            origins.map(move |peer| vec![op(Act::Wait, w, peer, Operation::Complete)])
         };
         let complete = |w: u32| {
             let targets = self.windows[w as usize].targets(rank).into_iter();
             targets.map(move |peer| {
-                let wait = op(Act::Wait, w, peer, Signal::Post);
-                vec![wait, op(Act::Add, w, peer, Signal::Complete)]
+                let wait = op(Act::Wait, w, peer, Operation::Post);
+                vec![wait, op(Act::Add, w, peer, Operation::Complete)]
             })
         };
         let home = |w: u32, half: usize| self.windows[w as usize].homes[rank as usize][half];
@@ -200,7 +200,7 @@ impl Step {
     }
 }
 
-fn op(act: Act, window: u32, peer: u32, awaited: Signal) -> Op {
+fn op(act: Act, window: u32, peer: u32, awaited: Operation) -> Op {
     Op {
         act,
         window,
@@ -314,8 +314,8 @@ fn all_end(all: &[Record], replays: usize) -> bool {
             };
             count(Act::Add, before.given, before.count);
             match before.given {
-                Signal::Complete => count(Act::Wait, Signal::Post, before.count),
-                _ => count(Act::Wait, Signal::Complete, before.waited.unwrap()),
+                Operation::Complete => count(Act::Wait, Operation::Post, before.count),
+                _ => count(Act::Wait, Operation::Complete, before.waited.unwrap()),
             }
         }
     }
@@ -484,14 +484,14 @@ fn torus(side: u32, epochs: usize) -> Vec<Record> {
             let peers = neighbours(rank);
             let post = peers
                 .iter()
-                .map(|peer| vec![op(Act::Add, 0, *peer, Signal::Post)]);
+                .map(|peer| vec![op(Act::Add, 0, *peer, Operation::Post)]);
             let complete = peers.iter().map(|peer| {
-                let wait = op(Act::Wait, 0, *peer, Signal::Post);
-                vec![wait, op(Act::Add, 0, *peer, Signal::Complete)]
+                let wait = op(Act::Wait, 0, *peer, Operation::Post);
+                vec![wait, op(Act::Add, 0, *peer, Operation::Complete)]
             });
             let wait = peers
                 .iter()
-                .map(|peer| vec![op(Act::Wait, 0, *peer, Signal::Complete)]);
+                .map(|peer| vec![op(Act::Wait, 0, *peer, Operation::Complete)]);
             let lanes = post.chain(complete).chain(wait).collect();
             let (call, site) = (EpochCall::Exchange, 0);
             let batch = 0;
