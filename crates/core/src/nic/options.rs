@@ -250,7 +250,7 @@ impl WorldOptions {
 
     /// Adds an observer: it gets every event of the rank. See [`observe`](crate::observe), with an example.
     #[must_use]
-    pub fn observer(mut self, observer: Arc<impl Observer>) -> Self {
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observers.0.push(observer);
         self
     }
