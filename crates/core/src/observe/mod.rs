@@ -21,8 +21,8 @@
 //!
 //! # Stability
 //!
-//! More kinds of events, and more fields, may come with any version: the enumerations are `non_exhaustive`, and so are
-//! the structs. A file of events is read by the version that wrote it.
+//! More kinds of events, and more fields, may come with any version, so end patterns with `..`. A file of events is read
+//! by the version that wrote it.
 
 #[cfg(feature = "prometheus")]
 mod counters;

@@ -1,10 +1,11 @@
 //! The funnel: what a rank tells its observers, and the thread that takes the stamps of streams.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,15 +27,22 @@ const TICK: Duration = Duration::from_millis(1);
 /// How many ticks there are between two calls of [`Observer::flush`].
 const FLUSH: u32 = 100;
 
+thread_local! {
+    /// Whether the thread is inside an observer.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
 /// What an observed rank has.
 pub(crate) struct Observed {
+    process: Process,
     /// Locked while an event is told, so that observers get one event at a time.
     observers: Mutex<Vec<Arc<dyn Observer>>>,
     /// Whether an observer asks for the legs.
     stamps: bool,
     /// Whether an observer asks for returns.
     returns: bool,
-    declared: Mutex<HashSet<u64>>,
+    /// Read by those that end waits and then tell of it: see [`Observed::news`].
+    news: RwLock<()>,
     streams: Mutex<Streams>,
     thread: Mutex<Option<(Sender<Infallible>, JoinHandle<()>)>>,
 }
@@ -50,6 +58,7 @@ struct Seen {
     number: u32,
     stamps: Option<Arc<dyn Stamps>>,
     dropped: u64,
+    /// The error of its clock that was told last.
     error: u64,
     /// The names of its kernels.
     names: HashMap<&'static str, Arc<str>>,
@@ -63,10 +72,11 @@ impl Observed {
     /// Begins to observe. The first event comes with [`Observed::tell`].
     pub(crate) fn new(observers: Vec<Arc<dyn Observer>>) -> Result<Arc<Self>> {
         let observed = Arc::new(Observed {
+            process: Process::this(),
             stamps: observers.iter().any(|observer| observer.stamps()),
             returns: observers.iter().any(|observer| observer.returns()),
             observers: Mutex::new(observers),
-            declared: Mutex::default(),
+            news: RwLock::default(),
             streams: Mutex::default(),
             thread: Mutex::default(),
         });
@@ -100,9 +110,24 @@ impl Observed {
 
     /// Tells the observers of an event.
     pub(crate) fn tell(&self, event: &Event) {
-        for observer in &*lock(&self.observers) {
-            tell(|| observer.event(event));
+        self.each(|observer| observer.event(event));
+    }
+
+    /// Calls each observer.
+    fn each(&self, call: impl Fn(&dyn Observer)) {
+        // In a forked child, another thread may hold the lock for ever. Inside an observer, this thread holds it.
+        if !self.process.is_this() || INSIDE.get() {
+            return;
         }
+        for observer in &*lock(&self.observers) {
+            inside(|| call(&**observer));
+        }
+    }
+
+    /// The rank does not leave as long as somebody has this. It is taken before waits end, since the program may then
+    /// leave, and is dropped when the observers know why they have ended.
+    pub(crate) fn news(&self) -> RwLockReadGuard<'_, ()> {
+        self.news.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether streams stamp what they do.
@@ -111,9 +136,7 @@ impl Observed {
     }
 
     fn flush(&self) {
-        for observer in &*lock(&self.observers) {
-            tell(|| observer.flush());
-        }
+        self.each(|observer| observer.flush());
     }
 
     /// Tells of all that has been stamped, and of streams that have failed.
@@ -140,17 +163,24 @@ impl Observed {
 
     /// Ends: tells of everything that was stamped, and then that the rank has left.
     pub(crate) fn end(&self) {
-        if let Some((stop, thread)) = lock(&self.thread).take() {
+        let thread = lock(&self.thread).take();
+        if INSIDE.get() {
+            // An observer has dropped the last world. This is the thread, or the thread may wait for that observer. So
+            // it ends alone, and nothing more is told.
+            return;
+        }
+        if let Some((stop, thread)) = thread {
             drop(stop);
             // A panic of the thread has been printed where it happened.
             let _ = thread.join();
         }
         self.take();
+        drop(self.news.write().unwrap_or_else(PoisonError::into_inner));
         // Nothing is told after that, though other ranks may end before this one has left.
         let observers = std::mem::take(&mut *lock(&self.observers));
         for observer in observers {
-            tell(|| observer.event(&Event::Left { at: now() }));
-            tell(|| observer.flush());
+            inside(|| observer.event(&Event::Left { at: now() }));
+            inside(|| observer.flush());
         }
     }
 
@@ -161,7 +191,7 @@ impl Observed {
         reclaim: &Arc<R>,
     ) -> ObservedStream {
         let told = Arc::<AtomicBool>::default();
-        // The thread must not be the last to hold the stream, since that one frees what was retired there.
+        // The thread holds the stream only while it looks: the last one that does frees what was retired there.
         let weak = Arc::downgrade(reclaim);
         let strong = reclaim.clone();
         let mut streams = lock(&self.streams);
@@ -180,12 +210,18 @@ impl Observed {
         ObservedStream {
             fault: Box::new(move || strong.fault()),
             told,
-            process: Process::this(),
             observed: self.clone(),
             number,
             stamped,
         }
     }
+}
+
+/// Runs code of an observer.
+fn inside(observer: impl FnOnce()) {
+    INSIDE.set(true);
+    tell(observer);
+    INSIDE.set(false);
 }
 
 /// Waits for the next tick. Returns whether there is none.
@@ -196,6 +232,15 @@ fn ends(stopped: &Receiver<Infallible>) -> bool {
 impl Seen {
     fn take(&mut self, observed: &Observed) {
         let Some(stamps) = &self.stamps else { return };
+        let error = stamps.clock_error();
+        // The error grows all the time. So more is told than it is now, which then holds for a while.
+        if error > self.error || error < self.error / 2 {
+            self.error = error.saturating_add(error / 4);
+            observed.tell(&Event::Clock {
+                stream: self.number,
+                error: self.error,
+            });
+        }
         let (stream, names) = (self.number, &mut self.names);
         let dropped = stamps.take(&mut |stamp| match stamp {
             Stamp::Leg(leg) => observed.tell(&Event::Leg { stream, leg }),
@@ -214,10 +259,6 @@ impl Seen {
             let stamps = dropped;
             observed.tell(&Event::Dropped { stream, stamps });
         }
-        let error = stamps.clock_error();
-        if std::mem::replace(&mut self.error, error) != error {
-            observed.tell(&Event::Clock { stream, error });
-        }
     }
 }
 
@@ -226,7 +267,6 @@ pub(crate) struct ObservedStream {
     /// Why the stream has failed, if it has.
     fault: Box<dyn Fn() -> Option<Fault> + Send + Sync>,
     told: Arc<AtomicBool>,
-    process: Process,
     observed: Arc<Observed>,
     number: u32,
     stamped: bool,
@@ -236,7 +276,7 @@ pub(crate) struct ObservedStream {
 impl Drop for ObservedStream {
     fn drop(&mut self) {
         // In a forked child, another thread may hold the locks for ever.
-        if self.process.is_this()
+        if self.observed.process.is_this()
             && let Some(fault) = (self.fault)()
         {
             self.observed.failed(self.number, &fault, &self.told);
@@ -265,7 +305,7 @@ impl ObservedStream {
 
     /// A batch is about to be recorded, or enqueued.
     pub(crate) fn declares(&self, batch: &Batch, call: EpochCall, site: CallSite) {
-        if lock(&self.observed.declared).insert(batch.id()) {
+        if !batch.mark_told() {
             self.tell(&Event::Declared(Declared::of(batch, call, site)));
         }
     }
@@ -310,11 +350,11 @@ impl ObservedStream {
             return;
         }
         let (stream, at) = (self.number, now());
-        for observer in &*lock(&self.observed.observers) {
+        self.observed.each(|observer| {
             if observer.returns() {
-                tell(|| observer.event(&Event::Returned { stream, at }));
+                observer.event(&Event::Returned { stream, at });
             }
-        }
+        });
     }
 
     /// The later work of another stream is about to be ordered behind this one's.
@@ -349,3 +389,6 @@ impl ObservedStream {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,7 @@ impl<D: Device> World<D> {
 
     /// Registers a window, so that its waits end when they must.
     pub(crate) fn watch_window(&self, window: &Arc<Watched<D>>) {
+        let news = self.observed().map(|observed| observed.news());
         let mut events = lock(&self.inner.events);
         window.registered(&self.inner.control);
         let entry = events.windows.living(window.id);
@@ -67,6 +68,8 @@ impl<D: Device> World<D> {
         }
         let failed = events.nic_failed.clone().filter(|_| window.has_nic());
         drop(events);
+        self.inner.tell_revoked(window);
+        drop(news);
         if let Some(cause) = failed {
             self.revoke(window, cause);
         }
@@ -250,14 +253,22 @@ impl<D: Device> Inner<D> {
     fn end_waits(&self, window: &Watched<D>, cause: &Cause) {
         let (name, id) = (&window.name, window.id);
         tell(|| tracing::debug!(window = %name, %id, %cause, "a window is revoked"));
-        if let Some(observed) = &self.observed {
+        let _news = self.observed.as_ref().map(|observed| observed.news());
+        window.revoke(&self.device, self.own_bell.base(), cause);
+        self.tell_revoked(window);
+    }
+
+    /// Tells observers that a window is revoked, if it is, and if they do not know.
+    fn tell_revoked(&self, window: &Watched<D>) {
+        if let Some(observed) = &self.observed
+            && let Some(cause) = window.newly_revoked()
+        {
             observed.tell(&observe::Event::Revoked {
-                window: id,
+                window: window.id,
                 why: cause.to_string(),
                 at: now(),
             });
         }
-        window.revoke(&self.device, self.own_bell.base(), cause);
     }
 
     /// Notes why a window is revoked, tells the peers, and returns the first cause, which counts. This comes before a
@@ -400,6 +411,7 @@ impl<D: Device> Inner<D> {
     }
 
     fn on_gone(&self, rank: usize, cause: Cause) {
+        let _news = self.observed.as_ref().map(|observed| observed.news());
         let mut events = lock(&self.events);
         if matches!(events.gone.get(&rank), Some(Cause::PeerLost { .. })) {
             return;
@@ -412,6 +424,7 @@ impl<D: Device> Inner<D> {
             events.left_first.insert(rank);
         }
         events.gone.insert(rank, cause.clone());
+        let mut windows = Vec::new();
         let (device, bell) = (&self.device, self.own_bell.base());
         for entry in events.windows.all_mut() {
             // A loss revokes the window. The first cause counts, which may be another one.
@@ -421,7 +434,10 @@ impl<D: Device> Inner<D> {
                 continue;
             };
             match revoked {
-                Some(first) => window.revoke(device, bell, first),
+                Some(first) => {
+                    window.revoke(device, bell, first);
+                    windows.push(window);
+                }
                 None => window.gone(device, bell, &cause),
             }
         }
@@ -433,6 +449,7 @@ impl<D: Device> Inner<D> {
                 at: now(),
             });
         }
+        windows.iter().for_each(|window| self.tell_revoked(window));
         if reports {
             self.watch.reporter_gone();
         }

@@ -397,12 +397,16 @@ impl<D: Device> Drop for Member<D> {
             return std::mem::forget(self.0.clone());
         }
         self.watch.stop();
+        let panics = std::thread::panicking();
+        if panics {
+            // The others must not wait for ranks that wait for this one, nor for its observers.
+            self.control.fail(PANICKED);
+        }
         if let Some(observed) = &self.observed {
             observed.end();
         }
-        if std::thread::panicking() {
-            // The others must not wait for ranks that wait for this one.
-            return self.control.fail(PANICKED);
+        if panics {
+            return;
         }
         if let Some(attached) = &self.nic {
             // The lock is released before the wait, because a thread needs it to note that a peer has left.

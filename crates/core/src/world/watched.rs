@@ -44,6 +44,8 @@ pub(crate) struct Watched<D: Device> {
     /// Stored with release when the cause is noted, so that a thread that acquires it finds the cause.
     revoked: AtomicBool,
     cause: OnceLock<Cause>,
+    /// Whether observers know that it is revoked.
+    told: AtomicBool,
     /// Hears which cause the program is told. A window must not keep the rank in the job.
     control: OnceLock<Weak<dyn Control>>,
     /// For each half, where the program last enqueued waits.
@@ -73,6 +75,7 @@ impl<D: Device> Watched<D> {
             open: AtomicBool::new(false),
             revoked: AtomicBool::new(false),
             cause: OnceLock::new(),
+            told: AtomicBool::new(false),
             control: OnceLock::new(),
             sites: Default::default(),
         }
@@ -189,6 +192,12 @@ impl<D: Device> Watched<D> {
             window: self.named(),
             cause,
         }
+    }
+
+    /// Why the window is revoked, at the first call since.
+    pub(super) fn newly_revoked(&self) -> Option<&Cause> {
+        let cause = self.cause.get()?;
+        (!self.told.swap(true, Ordering::Relaxed)).then_some(cause)
     }
 
     /// Ends all waits of the window.

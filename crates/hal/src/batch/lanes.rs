@@ -1,7 +1,7 @@
 //! A batch as a whole: its lanes, what it keeps alive, and the form in which a device executes it.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::Step;
@@ -30,6 +30,8 @@ pub struct Batch {
     moves: bool,
     /// For each lane, the bytes that a NIC moves for it. Empty if no NIC does.
     by_nic: Box<[u64]>,
+    /// Whether tools know what it does.
+    told: AtomicBool,
     /// The batch in the form that its device executes.
     lowered: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
@@ -95,6 +97,7 @@ impl Batch {
             id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             helped: false,
             by_nic: Box::default(),
+            told: AtomicBool::new(false),
             moves,
             steps: steps.into(),
             lanes,
@@ -146,6 +149,11 @@ impl Batch {
     /// How many bytes a NIC moves for a lane.
     pub fn bytes_by_nic(&self, lane: u32) -> u64 {
         self.by_nic.get(lane as usize).copied().unwrap_or(0)
+    }
+
+    /// Notes that tools are told what the batch does. Returns whether they were told before.
+    pub fn mark_told(&self) -> bool {
+        self.told.swap(true, Ordering::Relaxed)
     }
 
     /// Says whether the batch rings doorbells of a NIC, or waits for words that a NIC adds to. If so, streams that are
