@@ -1,23 +1,26 @@
 //! The cost of one epoch with 26 neighbours for the thread that enqueues it: post, start, 26 puts, complete, wait.
 //!
-//! Run as a benchmark it prints times, which depend on the machine. Instructions do not, and are counted by callgrind:
+//! Run as a benchmark it prints times, which depend on the machine. Instructions do not, and callgrind counts them:
 //!
 //! ```text
-//! cargo bench --bench enqueue --no-run
-//! valgrind --tool=callgrind --toggle-collect='enqueue::epoch*' target/release/deps/enqueue-<hash> 500
+//! cargo bench --bench enqueue -- --count
 //! ```
 //!
-//! It prints `Collected`. The difference of two runs, divided by the difference of their epochs, is the number of
-//! instructions an epoch.
+//! This runs the program under valgrind, once with 1000 epochs and once with 500. The difference, divided by 500, is the
+//! number of instructions an epoch. It fails if there are more than the table of [`COUNTS`] allows.
 //!
 //! With `one` or `one-inline` before the number, the epoch has one put of 8 B, of a rank to itself. Nothing ever waits, so
 //! the count is the same each time. On an inline stream the calling thread also does the work of a stream's thread, in the
-//! same calls. Use `--toggle-collect='enqueue::one::epoch*'`; `callgrind_annotate --inclusive=yes` shows the phases.
+//! same calls. With `observed`, an observer gets all events. `callgrind_annotate --inclusive=yes` shows the phases.
 
 use std::hint::black_box;
+use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate::WorldOptions;
 use tidegate::host::prelude::*;
+use tidegate::observe::{Event, Observer};
 
 /// A block in three dimensions has as many neighbours.
 const NEIGHBOURS: usize = 26;
@@ -155,12 +158,71 @@ mod one {
     }
 }
 
+/// Gets all events, and does nothing with them.
+struct Nothing;
+
+impl Observer for Nothing {
+    fn event(&self, _: &Event) {}
+}
+
+/// What `--count` counts: the arguments, the function, and the most instructions. These are a little more than was
+/// measured: how the compiler splits a crate changes the numbers by some percent.
+const COUNTS: &[(&str, &str, u64)] = &[
+    ("", "enqueue::epoch*", 4_060),
+    ("one", ONE, 2_230),
+    ("one-inline", ONE, 3_430),
+    ("one observed", ONE, 3_800),
+    ("one-inline observed", ONE, 6_300),
+];
+
+const ONE: &str = "enqueue::one::epoch*";
+
+/// Counts instructions, and says whether there are too many of any.
+fn count() -> Result<()> {
+    let program = std::env::current_exe().map_err(Error::other)?;
+    let collected = |arguments: &str, function: &str, epochs: usize| -> Result<u64> {
+        let mut valgrind = Command::new("valgrind");
+        let options = ["--tool=callgrind", "--callgrind-out-file=/dev/null"];
+        valgrind
+            .args(options)
+            .arg(format!("--toggle-collect={function}"));
+        let run = valgrind.arg(&program).args(arguments.split_whitespace());
+        let run = run.arg(epochs.to_string()).output().map_err(Error::other)?;
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        let number = said.split("Collected :").nth(1);
+        let number = number.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        number
+            .filter(|_| run.status.success())
+            .ok_or_else(|| Error::other(said))
+    };
+    let mut too_many = false;
+    for (arguments, function, most) in COUNTS {
+        let [many, few] = [1000, 500].map(|epochs| collected(arguments, function, epochs));
+        let each = many?.saturating_sub(few?) / 500;
+        println!("{each:>6} instructions of {most:>6}: {arguments}");
+        too_many |= each > *most || each == 0;
+    }
+    match too_many {
+        true => Err(Error::other("there are too many instructions, or none")),
+        false => Ok(()),
+    }
+}
+
 fn main() -> Result<()> {
     let says = |what: &str| std::env::args().any(|arg| arg == what);
+    if says("--count") {
+        return count();
+    }
+    let options = |_| match says("observed") {
+        true => WorldOptions::new().observer(Arc::new(Nothing)),
+        false => WorldOptions::new(),
+    };
     if says("one") || says("one-inline") {
         let epochs = std::env::args().find_map(|arg| arg.parse().ok());
         let epochs: usize = epochs.unwrap_or(20_000);
-        let spent = World::local(1, |world| one::run(&world, says("one-inline"), epochs));
+        let spent = World::local_with(1, options, |world| {
+            one::run(&world, says("one-inline"), epochs)
+        });
         let spent = spent.into_iter().next().expect("there is a rank 0")?;
         let all = epochs.div_ceil(BURST) * BURST;
         println!(
@@ -172,7 +234,7 @@ fn main() -> Result<()> {
     // Cargo passes flags of its own.
     let epochs = std::env::args().find_map(|arg| arg.parse().ok());
     let epochs: usize = epochs.unwrap_or(20_000);
-    let spent = World::local(NEIGHBOURS + 1, |world| run(&world, epochs));
+    let spent = World::local_with(NEIGHBOURS + 1, options, |world| run(&world, epochs));
     let epochs = epochs.div_ceil(BURST) * BURST;
     let first = spent.into_iter().next().expect("there is a rank 0")?;
     println!(

@@ -74,6 +74,10 @@ const PYTHON: Need = Need::Apt {
     program: "python3",
     package: "python3",
 };
+const VALGRIND: Need = Need::Apt {
+    program: "valgrind",
+    package: "valgrind",
+};
 const SSH: Need = Need::Apt {
     program: "ssh",
     package: "openssh-client",
@@ -401,6 +405,16 @@ pub(crate) static STEPS: &[Step] = &[
                     .arg(scope.scratch.join("faces"))
             });
             Ok(faces.collect())
+        },
+    },
+    Step {
+        name: "instructions",
+        what: "an epoch takes no more instructions to enqueue than the benchmark allows, without an observer and with one",
+        tier: Tier::Full,
+        needs: &[VALGRIND],
+        commands: |_| {
+            let bench = cmd("cargo bench --quiet --bench enqueue").args(PRODUCT);
+            Ok(vec![bench.arg("--").arg("--count")])
         },
     },
     crate::mpi::STEP,

@@ -10,7 +10,7 @@ use tidegate_hal::site::CallSite;
 use super::noted::NotedStep;
 use super::queue::Stream;
 use crate::error::{Result, SlotName};
-use crate::observe::EpochCall;
+use crate::observe::{EpochCall, ObservedStream};
 
 impl<D: Device> Stream<'_, D> {
     /// Submits a batch. `call` is what the program called, and `site` the place of the call. If the stream is captured,
@@ -26,18 +26,40 @@ impl<D: Device> Stream<'_, D> {
         call: EpochCall,
         site: CallSite,
     ) -> Result<()> {
-        let capturing = self.raw().capturing();
         if let Some(observed) = self.observed() {
-            match capturing {
-                true => observed.declares(batch, call, site),
-                false => observed.enqueues(batch, call, site),
-            }
+            // SAFETY: the caller's promise.
+            return unsafe { self.submit_observed(observed, batch, call, site) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.raw().submit(batch, site) }?;
+        if self.raw().capturing() {
+            self.note_step(NotedStep::Batch(batch.clone(), call, site));
+        }
+        Ok(())
+    }
+
+    /// Submits a batch, and tells observers. It is a function of its own, so that the other path stays short.
+    ///
+    /// # Safety
+    ///
+    /// The same as [`Stream::submit`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn submit_observed(
+        &self,
+        observed: &ObservedStream,
+        batch: &Arc<Batch>,
+        call: EpochCall,
+        site: CallSite,
+    ) -> Result<()> {
+        let capturing = self.raw().capturing();
+        match capturing {
+            true => observed.declares(batch, call, site),
+            false => observed.enqueues(batch, call, site),
         }
         // SAFETY: the caller's promise.
         let submitted = unsafe { self.raw().submit(batch, site) };
-        if let Some(observed) = self.observed()
-            && !capturing
-        {
+        if !capturing {
             observed.returned();
         }
         submitted?;

@@ -389,6 +389,7 @@ pub(super) fn submit_armed<D: Device>(
 }
 
 /// Submits a batch of a window half. `site` is the place of the program's call.
+#[inline]
 pub(super) fn submit<D: Device>(
     stream: &Stream<'_, D>,
     batch: &Arc<Batch>,
