@@ -2,13 +2,13 @@
 //!
 //! # Model
 //!
-//! There is one module for each foreign library; [`cuda`], [`hip`], [`fabric`] and [`ranges`] are features. Libraries are looked
-//! for at run time, so the crate builds, and its tests run, without them. Each module has a table of the functions that
-//! tidegate calls, and thin methods over it. A method checks the returned code, and has no policy. In all modules but
-//! [`hip`] it turns out-parameters into return values. In [`cuda`] and [`hip`], the layer above decides when objects
-//! are destroyed, because streams and graphs decide that. In [`fabric`] and [`pmix`], objects only have parents, so
-//! values own them. [`resident`] says which libraries the process has already, [`exit`] when the process ends, and
-//! [`lock`] locks ranges of files.
+//! There is one module for each foreign library; [`cuda`], [`hip`], [`fabric`] and `ranges` are features. Libraries
+//! are looked for at run time, so the crate builds, and its tests run, without them. Each module has a table of the
+//! functions that tidegate calls, and thin methods over it. A method checks the returned code, and has no policy. In
+//! all modules but [`hip`] it turns out-parameters into return values. In [`cuda`] and [`hip`], the layer above decides
+//! when objects are destroyed, because streams and graphs decide that. In [`fabric`] and [`pmix`], objects only have
+//! parents, so values own them. [`resident`] says which libraries the process has already, [`exit`] when the process
+//! ends, and [`lock`] locks ranges of files.
 //!
 //! # Failure
 //!
