@@ -218,12 +218,11 @@ pub(crate) static STEPS: &[Step] = &[
         tier: Tier::Full,
         needs: &[],
         commands: |_| {
-            Ok(vec![
-                cmd(
-                    "cargo doc --no-deps --workspace --features tidegate/unstable-hal,tidegate/hip,tidegate/profiler,tidegate/prometheus",
-                )
-                .env("RUSTDOCFLAGS", "-D warnings"),
-            ])
+            // As docs.rs builds it. Features of one package have no effect on a run for all packages.
+            const FEATURES: &str = "hip,half,complex,bytemuck,profiler,prometheus,unstable-hal";
+            let facade = cmd("cargo doc --no-deps -p tidegate --features").arg(FEATURES);
+            let all = [cmd("cargo doc --no-deps --workspace"), facade];
+            Ok(all.map(|doc| doc.env("RUSTDOCFLAGS", "-D warnings")).into())
         },
     },
     Step {
