@@ -8,10 +8,13 @@ use super::job::Job;
 use super::options::JobArgs;
 use super::say::say;
 use super::signals::{keep_ends_of_children, survive_file_limits};
+use super::trace::{TraceArgs, traced};
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use tidegate_hal::limits::WithLimit;
+use tidegate_hal::variables::TRACE;
 
 /// The command line of `tidegate`.
 #[derive(Debug, Parser)]
@@ -33,6 +36,8 @@ enum Subcommands {
     Info(Box<InfoArgs>),
     /// Say what is wrong with a job and what to do about it, and how fast each pair of ranks is
     Doctor(Box<DoctorArgs>),
+    /// Say what the ranks of a traced job did when, and which of them waited for which
+    Trace(Box<TraceArgs>),
     /// The command that `run --hosts` starts on each host
     #[command(hide = true)]
     Node,
@@ -45,6 +50,13 @@ pub struct RunArgs {
     /// The options of the job
     #[command(flatten)]
     pub options: JobArgs,
+
+    /// Let the ranks write what they do to this folder, and tell of it after the job: see `tidegate trace`
+    ///
+    /// Files of ranks from an earlier trace in the folder are removed. With --hosts, the folder must be one that all
+    /// hosts share; otherwise collect the files, and call `tidegate trace`.
+    #[arg(long, value_name = "DIR")]
+    pub trace: Option<PathBuf>,
 
     /// The program and its arguments
     #[arg(
@@ -73,16 +85,17 @@ impl Cli {
         keep_ends_of_children();
         survive_file_limits();
         match self.command {
-            Subcommands::Run(args) => args.options.run(args.program, defaults),
+            Subcommands::Run(args) => args.run(defaults),
             Subcommands::Info(args) => args.run(defaults),
             Subcommands::Doctor(args) => args.run(defaults),
+            Subcommands::Trace(args) => args.run(),
             Subcommands::Node => agent(),
         }
     }
 }
 
 impl RunArgs {
-    /// The job that the arguments describe, without a bed.
+    /// The job that the arguments describe, without a bed and without [`trace`](Self::trace).
     ///
     /// # Errors
     ///
@@ -107,6 +120,17 @@ impl RunArgs {
     /// ```
     pub fn job(self, defaults: &[(&str, &str)]) -> Result<Job, LaunchError> {
         self.options.job(self.program, defaults)
+    }
+
+    /// Runs the job, and returns its exit code.
+    fn run(mut self, defaults: &[(&str, &str)]) -> u8 {
+        let Some(folder) = self.trace.take() else {
+            return self.options.run(self.program, defaults);
+        };
+        traced(&folder, |folder| {
+            self.options.exports.push((TRACE.name.into(), folder));
+            self.options.run(self.program, defaults)
+        })
     }
 }
 

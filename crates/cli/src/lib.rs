@@ -66,6 +66,7 @@ mod say;
 mod seats;
 mod signals;
 mod stopped;
+mod trace;
 
 pub use bed::{BedArgs, Cut, WireArg};
 pub use bind::{Bind, BindError};

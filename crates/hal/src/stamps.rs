@@ -11,6 +11,9 @@
 //! Times are nanoseconds of the host's `CLOCK_MONOTONIC`, which all processes of a machine share. A device with a clock
 //! of its own converts, and says how far it may be off ([`Stamps::clock_error`]).
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 /// A part of a lane: at most one wait, and the moves and adds up to the next wait.
 ///
 /// If several blocks of a device carry out the lane, the times are those of its first block.
@@ -49,6 +52,8 @@ pub enum Stamp {
         begun: u64,
         /// When it returned.
         ended: u64,
+        /// How long other threads had its processor meanwhile: see [`lost`].
+        lost: u64,
     },
 }
 
@@ -69,4 +74,56 @@ pub fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     // The clock counts from the start of the machine, so neither part is negative.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+thread_local! {
+    static SCHEDULED: Option<File> = File::open("/proc/thread-self/schedstat").ok();
+}
+
+/// How many nanoseconds the calling thread could have run, and did not because other threads had the processors: all
+/// since it began. 0 where the system does not tell.
+///
+/// The first call of a thread opens a file, which stays open as long as the thread lives.
+pub fn lost() -> u64 {
+    let read = |file: &Option<File>| {
+        let mut text = [0; 64];
+        let length = file.as_ref()?.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(&text[..length]).ok()?;
+        text.split_whitespace().nth(1)?.parse().ok()
+    };
+    if cfg!(miri) {
+        return 0;
+    }
+    // A thread that ends has closed the file.
+    SCHEDULED.try_with(read).ok().flatten().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two threads that never rest share one processor.
+    #[test]
+    #[cfg_attr(miri, ignore = "it is about processors")]
+    fn a_thread_loses_time_to_another() {
+        let one = rustix::thread::sched_getaffinity(None).unwrap();
+        let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| one.is_set(*cpu));
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(first.unwrap());
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                rustix::thread::sched_setaffinity(None, &set).unwrap();
+                while !stopped() {}
+            });
+            let loses = scope.spawn(|| {
+                rustix::thread::sched_setaffinity(None, &set).unwrap();
+                let before = lost();
+                while lost() == before {}
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            loses.join().unwrap();
+        });
+    }
 }

@@ -11,7 +11,7 @@ use tidegate_hal::device::{Call, Fault, Reclaim};
 use tidegate_hal::far::Bus;
 use tidegate_hal::lock;
 use tidegate_hal::site::CallSite;
-use tidegate_hal::stamps::now;
+use tidegate_hal::stamps::{lost, now};
 use tidegate_words::{Blocked, Engine, Mover, Patience};
 
 use crate::far::Far;
@@ -472,7 +472,8 @@ impl Core {
         let Some(mut stamper) = self.stamper.take() else {
             return self.guarded(job.name(), || job.call());
         };
-        let begun = now();
+        let lost = lost();
+        let begun = (now(), lost);
         self.guarded(job.name(), || job.call());
         stamper.kernel(job.name().0(), begun);
         self.stamper = Some(stamper);

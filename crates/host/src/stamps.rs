@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_hal::batch::{Add, Batch, Move, Wait};
 use tidegate_hal::lock;
-use tidegate_hal::stamps::{Leg, Stamp, Stamps, now};
+use tidegate_hal::stamps::{self, Leg, Stamp, Stamps, now};
 use tidegate_words::{Blocked, Mover, State, epoch_of};
 
 /// The most stamps that wait for the reader. They take about 5 MB.
@@ -80,10 +80,16 @@ impl Stamper {
             .extend(lanes.map(|lane| Open::new(batch.id(), lane as u32, 0, begun)));
     }
 
-    /// A kernel has run.
-    pub(crate) fn kernel(&mut self, name: &'static str, begun: u64) {
+    /// A kernel has run. It began at `begun`, when its thread had lost the time `lost`.
+    pub(crate) fn kernel(&mut self, name: &'static str, (begun, lost): (u64, u64)) {
         let ended = now();
-        self.push(Stamp::Kernel { name, begun, ended });
+        let lost = stamps::lost().saturating_sub(lost);
+        self.push(Stamp::Kernel {
+            name,
+            begun,
+            ended,
+            lost,
+        });
         self.hand_over();
     }
 
@@ -357,13 +363,13 @@ mod tests {
         let ring = Arc::<Ring>::default();
         let mut stamper = Stamper::new(ring.clone());
         for _ in 0..MOST + 3 {
-            stamper.kernel("kernel", 0);
+            stamper.kernel("kernel", (0, 0));
         }
         let mut taken = 0;
         assert_eq!(ring.take(&mut |_| taken += 1), 3);
         assert_eq!(taken, MOST);
         // The count is of all that were ever dropped.
-        stamper.kernel("kernel", 0);
+        stamper.kernel("kernel", (0, 0));
         assert_eq!(ring.take(&mut |_| taken += 1), 3);
         assert_eq!(taken, MOST + 1);
     }

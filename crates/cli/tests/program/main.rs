@@ -8,6 +8,7 @@ mod launcher;
 mod log;
 mod ssh;
 mod sshd;
+mod trace;
 
 #[path = "../../../../tests/processes/mod.rs"]
 mod processes;

@@ -24,6 +24,8 @@ pub enum Event {
         what: Arc<str>,
         /// Its name.
         name: Arc<str>,
+        /// How many epochs each origin may begin before the first post: 1 if both of two buffers are free at first.
+        exposed: u64,
         /// The time.
         at: u64,
     },
@@ -48,6 +50,8 @@ pub enum Event {
         batch: u64,
         /// The time.
         at: u64,
+        /// How long other threads had the processor of the program's thread, since its last call that was told.
+        lost: u64,
     },
     /// The program launches a kernel.
     Launched {
@@ -59,6 +63,22 @@ pub enum Event {
         site: Arc<str>,
         /// The time.
         at: u64,
+        /// How long other threads had the processor of the program's thread, since its last call that was told.
+        lost: u64,
+    },
+    /// The program has waited for a stream, by a call that blocks.
+    Synchronized {
+        /// The stream.
+        stream: u32,
+        /// The line of the program.
+        site: Arc<str>,
+        /// When it began to wait.
+        begun: u64,
+        /// The time.
+        at: u64,
+        /// How long other threads had the processor of the program's thread, between its last call that was told and
+        /// `begun`.
+        lost: u64,
     },
     /// The later work of one stream comes after the earlier work of another.
     HandedOff {
@@ -81,6 +101,8 @@ pub enum Event {
         site: Arc<str>,
         /// The time.
         at: u64,
+        /// How long other threads had the processor of the program's thread, since its last call that was told.
+        lost: u64,
     },
     /// The program blocks until a stream has done everything that is enqueued.
     Synchronizes {
@@ -119,6 +141,8 @@ pub enum Event {
         begun: u64,
         /// When it returned.
         ended: u64,
+        /// How long other threads had its processor meanwhile.
+        lost: u64,
     },
     /// A stream has dropped stamps, because they were not taken fast enough.
     Dropped {
@@ -185,6 +209,7 @@ impl Event {
             | Event::HandedOff { at, .. }
             | Event::Replayed { at, .. }
             | Event::Synchronizes { at, .. }
+            | Event::Synchronized { at, .. }
             | Event::Returned { at, .. }
             | Event::Failed { at, .. }
             | Event::Revoked { at, .. }

@@ -90,15 +90,21 @@ impl Observer for Recorder {
                 let file = File::create(Self::file(&self.folder, joined.rank))?;
                 let mut file = BufWriter::with_capacity(1 << 16, file);
                 file.write_all(HEAD)?;
+                write(&mut file, event)?;
+                // If the rank dies soon, its file says at least who it was.
+                file.flush()?;
                 *state = State::Open(file);
-            }
-            let State::Open(file) = state else {
                 return Ok(());
-            };
-            let bytes = postcard::to_stdvec(event).map_err(io::Error::other)?;
-            file.write_all(&(bytes.len() as u32).to_le_bytes())?;
-            file.write_all(&bytes)
+            }
+            match state {
+                State::Open(file) => write(file, event),
+                State::New | State::Failed => Ok(()),
+            }
         });
+    }
+
+    fn returns(&self) -> bool {
+        true
     }
 
     fn flush(&self) {
@@ -107,6 +113,12 @@ impl Observer for Recorder {
             State::New | State::Failed => Ok(()),
         });
     }
+}
+
+fn write(file: &mut impl io::Write, event: &Event) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(event).map_err(io::Error::other)?;
+    file.write_all(&(bytes.len() as u32).to_le_bytes())?;
+    file.write_all(&bytes)
 }
 
 /// Why a file of events cannot be read.
@@ -155,6 +167,10 @@ pub fn read(path: &Path) -> Result<Vec<Event>, ReadError> {
     File::open(path)
         .and_then(|mut file| file.read_to_end(&mut bytes))
         .map_err(io)?;
+    if HEAD.starts_with(&bytes) {
+        // The rank ended before it had written anything.
+        return Ok(Vec::new());
+    }
     let Some(mut rest) = bytes.strip_prefix(HEAD) else {
         let path = path.to_owned();
         return Err(ReadError::Head { path });

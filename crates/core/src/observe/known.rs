@@ -183,6 +183,15 @@ impl fmt::Display for Line<'_> {
                 site,
                 ..
             } => write!(f, "{}: {call}, {site}", stream(*number)),
+            Event::Synchronized {
+                stream: number,
+                begun,
+                at,
+                ..
+            } => {
+                let took = Micros(at.saturating_sub(*begun));
+                write!(f, "{}: the program has waited {took}", stream(*number))
+            }
             Event::Returned { stream: number, .. } => write!(f, "{}: returned", stream(*number)),
             Event::Leg {
                 stream: number,
@@ -203,6 +212,7 @@ impl fmt::Display for Line<'_> {
                 kernel,
                 begun,
                 ended,
+                ..
             } => {
                 let took = Micros(ended.saturating_sub(*begun));
                 write!(f, "{}: `{kernel}` ran {took}", stream(*number))

@@ -16,8 +16,9 @@
 //! # What it costs
 //!
 //! Without an observer, a call looks at one field. With one, each call and each lane of a batch costs up to a
-//! microsecond, and streams of GPUs carry out batches by a kernel that stamps. Streams do not stamp for observers that
-//! decline it ([`Observer::stamps`]).
+//! microsecond, or up to three after a pause of the program; so does a kernel on a stream of the host. Streams of GPUs
+//! carry out batches by a kernel that stamps. Streams do not stamp for observers that decline it
+//! ([`Observer::stamps`]).
 //!
 //! # Stability
 //!

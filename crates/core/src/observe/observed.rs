@@ -14,7 +14,7 @@ use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim};
 use tidegate_hal::limits::WithLimit;
 use tidegate_hal::process::Process;
 use tidegate_hal::site::CallSite;
-use tidegate_hal::stamps::{Stamp, Stamps, now};
+use tidegate_hal::stamps::{Stamp, Stamps, lost, now};
 use tidegate_hal::tell;
 
 use super::Observer;
@@ -244,13 +244,19 @@ impl Seen {
         let (stream, names) = (self.number, &mut self.names);
         let dropped = stamps.take(&mut |stamp| match stamp {
             Stamp::Leg(leg) => observed.tell(&Event::Leg { stream, leg }),
-            Stamp::Kernel { name, begun, ended } => {
+            Stamp::Kernel {
+                name,
+                begun,
+                ended,
+                lost,
+            } => {
                 let kernel = names.entry(name).or_insert_with(|| name.into()).clone();
                 observed.tell(&Event::Ran {
                     stream,
                     kernel,
                     begun,
                     ended,
+                    lost,
                 });
             }
             _ => {}
@@ -260,6 +266,35 @@ impl Seen {
             observed.tell(&Event::Dropped { stream, stamps });
         }
     }
+}
+
+thread_local! {
+    /// What the thread had lost when that was asked for last, and when that was.
+    static LOST: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// A thread that makes its calls faster than this loses little between them. To ask the system takes as long as a call.
+const PAUSE: u64 = 50_000;
+
+/// How much time the program's thread has lost since its last pause.
+fn lost_since_last() -> u64 {
+    let ask = |last: &Cell<(u64, u64)>| {
+        let (at, before) = last.get();
+        let now = now();
+        if now.saturating_sub(at) < PAUSE {
+            last.set((now, before));
+            return 0;
+        }
+        let lost = lost();
+        last.set((now, lost));
+        // What it had lost before its first call does not count.
+        if at == 0 {
+            0
+        } else {
+            lost.saturating_sub(before)
+        }
+    };
+    LOST.try_with(ask).unwrap_or(0)
 }
 
 /// What an observed stream tells.
@@ -318,6 +353,7 @@ impl ObservedStream {
             stream: self.number,
             batch: batch.id(),
             at: now(),
+            lost: lost_since_last(),
         });
     }
 
@@ -329,18 +365,38 @@ impl ObservedStream {
             kernel,
             site: site.to_string().into(),
             at: now(),
+            lost: lost_since_last(),
         });
     }
 
-    /// The program is about to wait for the stream.
+    /// The program waits for the stream, by `wait`.
     #[cold]
-    pub(crate) fn synchronizes(&self, call: Call, site: CallSite) {
+    pub(crate) fn synchronizes<T>(
+        &self,
+        call: Call,
+        site: CallSite,
+        wait: impl FnOnce() -> T,
+    ) -> T {
+        let (begun, lost) = (now(), lost_since_last());
+        let site: Arc<str> = site.to_string().into();
         self.tell(&Event::Synchronizes {
             stream: self.number,
             call: call.name().trim_matches('`').into(),
-            site: site.to_string().into(),
-            at: now(),
+            site: site.clone(),
+            at: begun,
         });
+        let waited = wait();
+        self.tell(&Event::Synchronized {
+            stream: self.number,
+            site,
+            begun,
+            at: now(),
+            lost,
+        });
+        self.returned();
+        // What the thread lost while it waited is nobody's.
+        lost_since_last();
+        waited
     }
 
     /// The call that was told of last returns.
@@ -386,6 +442,7 @@ impl ObservedStream {
             times,
             site: site.to_string().into(),
             at: now(),
+            lost: lost_since_last(),
         });
     }
 }

@@ -288,16 +288,16 @@ impl<'s, D: Device> Stream<'s, D> {
     pub(crate) fn synchronize_in(&self, call: Call, site: CallSite) -> Result<()> {
         let raw = self.raw();
         self.called_at(site);
-        if let Some(observed) = self.observed() {
-            // A lock may be held for ever in a forked child.
-            self.process.check()?;
-            observed.synchronizes(call, site);
-        }
-        let synchronized = (raw.reclaim().calls()).during(call, || raw.synchronize());
-        if let Some(observed) = self.observed() {
-            observed.returned();
-        }
-        synchronized?.map_err(|fault| self.world.explain(fault, self.name()))
+        let wait = || (raw.reclaim().calls()).during(call, || raw.synchronize());
+        let waited = match self.observed() {
+            None => wait(),
+            Some(observed) => {
+                // A lock may be held for ever in a forked child.
+                self.process.check()?;
+                observed.synchronizes(call, site, wait)
+            }
+        };
+        waited?.map_err(|fault| self.world.explain(fault, self.name()))
     }
 
     /// Like [`Stream::synchronize`], without blocking the thread: waits for everything that was enqueued before this

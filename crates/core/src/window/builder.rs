@@ -246,7 +246,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         }
         let watched = Arc::new(watched);
         world.watch_window(&watched);
-        world.holds(id, &HalfKind::BOTH);
+        world.holds(id, exposed_at_first::<K>(&self.description));
         let at_targets = all[rank].outbound.iter();
         let at_targets = at_targets.map(|out| edges.slot(out.target, rank, out.key));
         let at_targets = at_targets.collect();

@@ -75,9 +75,22 @@ impl<D: Device> World<D> {
         }
     }
 
-    /// Notes that the program gets these halves of a window. This happens while no other thread can open one.
-    pub(crate) fn holds(&self, window: WindowId, halves: &[HalfKind]) {
-        self.set_held(window, halves, true);
+    /// Notes that the program gets both halves of a window. This happens while no other thread can open one. `exposed`
+    /// is how many epochs each origin may begin before the first post.
+    pub(crate) fn holds(&self, window: WindowId, exposed: u64) {
+        self.set_held(window, &HalfKind::BOTH, true);
+        if let Some(observed) = self.observed() {
+            let mut events = lock(&self.inner.events);
+            let (what, name) = events.windows.living(window).named();
+            drop(events);
+            observed.tell(&observe::Event::Opened {
+                window,
+                what: what.into(),
+                name,
+                exposed,
+                at: now(),
+            });
+        }
     }
 
     /// Notes that the program has dropped these halves of a window, or does not get them.
@@ -86,20 +99,9 @@ impl<D: Device> World<D> {
     }
 
     fn set_held(&self, window: WindowId, halves: &[HalfKind], held: bool) {
-        let mut events = lock(&self.inner.events);
-        events.windows.set_held(window, halves, held);
-        if let Some(observed) = self.observed()
-            && held
-        {
-            let (what, name) = events.windows.living(window).named();
-            drop(events);
-            observed.tell(&observe::Event::Opened {
-                window,
-                what: what.into(),
-                name,
-                at: now(),
-            });
-        }
+        lock(&self.inner.events)
+            .windows
+            .set_held(window, halves, held);
     }
 
     /// Whether the program holds a window or barrier (as `what` says) with that name.

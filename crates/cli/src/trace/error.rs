@@ -1,0 +1,21 @@
+//! Why there is no trace.
+
+use std::io;
+use std::path::PathBuf;
+
+use tidegate_core::observe::ReadError;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TraceError {
+    #[error("the folder of the trace, {}: {_1}", _0.display())]
+    Folder(PathBuf, io::Error),
+    #[error(
+        "{}: no rank has written events there; do the ranks join a job, with TIDEGATE_TRACE set to it?",
+        _0.display()
+    )]
+    Empty(PathBuf),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("writing {}: {_1}", _0.display())]
+    Write(PathBuf, io::Error),
+}

@@ -1,0 +1,304 @@
+//! `tidegate run --trace` and `tidegate trace`.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use tidegate::host::prelude::*;
+
+use tidegate_cli::Bed;
+
+use crate::processes;
+use crate::skip::{provided, tcp};
+
+#[path = "../../src/trace/tests/format.rs"]
+mod format;
+
+/// How many epochs the program has.
+const EPOCHS: usize = 60;
+/// How long a rank is late.
+const DELAY: Duration = Duration::from_millis(10);
+
+/// `rank epoch place`: which rank of the program is late, when, and in which place.
+const LATE: &str = "LATE";
+
+/// This is not a test, but the program of the ranks.
+#[test]
+fn a_rank() {
+    processes::play(|role, world| match role {
+        "steps" => steps(&world),
+        "dies" => dies(&world),
+        other => panic!("no such role: {other}"),
+    });
+}
+
+/// Whether this rank is late in an epoch.
+fn is_late(rank: usize, epoch: usize, place: &str) -> bool {
+    let late = std::env::var(LATE);
+    late.is_ok_and(|late| late == format!("{rank} {epoch} {place}"))
+}
+
+/// Work without rest.
+fn compute(src: &mut [u64]) {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_micros(200) {
+        src[0] = src[0].wrapping_mul(3);
+    }
+}
+
+/// Exchanges with both neighbours, with a kernel in front, and now and then a barrier and a sum.
+fn steps(world: &World) -> Result<()> {
+    let (left, right) = world.ring();
+    let rank = world.rank();
+    stream!(let s = world.stream()?);
+    let mut window = SlotWindow::<u64>::new("halo");
+    let _ = [
+        window.slot_from(left, 0, 64),
+        window.slot_from(right, 1, 64),
+    ];
+    let to = [window.slot_to(right, 0), window.slot_to(left, 1)];
+    let (mut inbox, mut outbox) = window.open(&s)?;
+    let mut barrier = Barrier::open(&s, "checkpoint")?;
+    let mut sum = AllReduce::<u64>::open(&s, "residual", 1)?;
+    let mut src = Region::from_slice(world, &[1; 64])?.on(&s)?;
+    let mut total = Region::from_slice(world, &[1])?.on(&s)?;
+    for epoch in 0..EPOCHS {
+        if is_late(rank, epoch, "program") {
+            std::thread::sleep(DELAY);
+        }
+        let exposed = inbox.post(&s)?;
+        let late = is_late(rank, epoch, "kernel");
+        let kernel = move |src: &mut [u64]| {
+            compute(src);
+            if late {
+                std::thread::sleep(DELAY);
+            }
+        };
+        s.launch(kernel, &mut src)?;
+        let mut puts = outbox.start();
+        for to in to {
+            puts.put(&src, to)?;
+        }
+        outbox = puts.complete(&s)?;
+        inbox = exposed.wait(&s)?;
+        if epoch % 8 == 3 {
+            barrier.enqueue(&s)?;
+        }
+        if epoch % 8 == 7 {
+            sum.sum(&s, &mut total)?;
+        }
+        s.synchronize()?;
+    }
+    Ok(())
+}
+
+/// Rank 1 ends in the middle, without a word.
+fn dies(world: &World) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let mut barrier = Barrier::open(&s, "end")?;
+    barrier.enqueue(&s)?;
+    s.synchronize()?;
+    if world.rank() == 1 {
+        std::process::exit(7);
+    }
+    barrier.enqueue(&s)?;
+    s.synchronize()
+}
+
+/// `tidegate run --trace` of this program in a role.
+fn traced(folder: &Path, ranks: usize, role: &str) -> Command {
+    let mut command = super::launcher();
+    command.args(["run", "-n", &ranks.to_string(), "--trace"]);
+    command.arg(folder);
+    command.args(["-e", &format!("TIDEGATE_TEST_ROLE={role}")]);
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "trace::a_rank", "--nocapture", "--quiet"]);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The line of the summary on late ranks.
+fn late(said: &str) -> &str {
+    let line = said.lines().find(|line| line.starts_with("Late: "));
+    line.unwrap_or_else(|| panic!("{said}"))
+}
+
+/// A random rank is late by 10 ms at a random epoch, in a kernel or before a call: the summary names it. Without a
+/// delay it names none.
+#[test]
+#[ignore = "deep: 40 jobs, whose times depend on what else the machine does"]
+fn the_late_rank_is_named_in_20_of_20_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let mut random = seed.unwrap().as_nanos() as usize;
+    let mut below = |most: usize| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % most
+    };
+    let (mut wrong, mut right) = (Vec::new(), 0);
+    for run in 0..20 {
+        let output = traced(folder.path(), 8, "steps").output().unwrap();
+        let text = said(&output);
+        println!("{run}: {}", late(&text));
+        if late(&text).starts_with("Late: no rank") {
+            right += 1
+        } else {
+            wrong.push(text)
+        }
+        let place = ["kernel", "program"][run % 2];
+        let (rank, epoch) = (below(8), 2 + below(EPOCHS - 4));
+        let mut command = traced(folder.path(), 8, "steps");
+        let output = command
+            .env(LATE, format!("{rank} {epoch} {place}"))
+            .output()
+            .unwrap();
+        let text = said(&output);
+        println!(
+            "{run}: rank {rank}, epoch {epoch}, {place}: {}",
+            late(&text)
+        );
+        if late(&text).starts_with(&format!("Late: rank {rank}.")) {
+            right += 1
+        } else {
+            wrong.push(text)
+        }
+    }
+    assert_eq!(right, 40, "{}", wrong.join("\n"));
+}
+
+/// Checks the files of a trace, and returns how many arrows there are.
+fn files(folder: &Path) -> usize {
+    let page = std::fs::read_to_string(folder.join("trace.html")).unwrap();
+    assert!(
+        page.contains("<canvas") && !page.contains("http"),
+        "it loads nothing"
+    );
+    let json = std::fs::read_to_string(folder.join("trace.json")).unwrap();
+    format::check(&json)
+}
+
+#[test]
+fn a_traced_job_is_summed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    // Files of an earlier trace go, and others stay.
+    let old =
+        ["rank-7.tidegate", "notes.txt", "rank-x.tidegate"].map(|name| folder.path().join(name));
+    old.iter()
+        .for_each(|path| std::fs::write(path, "old").unwrap());
+    let output = traced(folder.path(), 3, "steps").output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(old.map(|path| path.exists()), [false, true, true]);
+    for words in [
+        "the trace of an earlier job",
+        "3 ranks on 1 host, ",
+        "Who waited for whom",
+        "Critical path",
+        "kernel steps",
+        "put of halo",
+        "one host, one clock",
+        "dropped  none",
+        "Open ",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(said.lines().count() <= 40, "{said}");
+    // Two waits for exposure and two for puts in each of 60 epochs; 8 barriers of two rounds; 7 sums, of which each has
+    // an exchange with all, this rank included.
+    let waits = 60 * 4 + 8 * 2 + 7 * 2 * 3;
+    // With two buffers, nobody posts the first exposure of a window.
+    let first = 2 + 3;
+    assert_eq!(files(folder.path()), 3 * (waits - first));
+
+    // The same again, of the files.
+    let again = |args: &[&str]| {
+        let mut command = super::launcher();
+        let output = command.arg("trace").arg(folder.path()).args(args).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let whole = again(&[]);
+    assert!(said.ends_with(&whole), "{said}\n{whole}");
+    std::fs::remove_file(folder.path().join("trace.html")).unwrap();
+    let short = again(&["--summary"]);
+    assert!(whole.starts_with(&short) && !folder.path().join("trace.html").exists());
+    let page = folder.path().join("other.html");
+    again(&["--html", page.to_str().unwrap()]);
+    assert!(page.exists());
+}
+
+#[test]
+fn a_job_that_fails_is_summed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = traced(folder.path(), 3, "dies").output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("The files of rank 1 end early."), "{said}");
+    assert!(said.contains("First failure, at "), "{said}");
+    files(folder.path());
+}
+
+#[test]
+fn a_folder_without_a_trace_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |path: &Path| {
+        let output = super::launcher().arg("trace").arg(path).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        said(&output)
+    };
+    assert!(said(folder.path()).contains("no rank has written events there"));
+    assert!(said(&folder.path().join("none")).contains("No such file"));
+    std::fs::write(folder.path().join("rank-0.tidegate"), "something else").unwrap();
+    assert!(said(folder.path()).contains("no file of events of tidegate"));
+    // A job whose ranks are no ranks of tidegate's.
+    let mut command = super::launcher();
+    command
+        .args(["run", "-n", "2", "--trace"])
+        .arg(folder.path())
+        .arg("true");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        self::said(&output).contains("no rank has written events there"),
+        "{output:?}"
+    );
+}
+
+/// Between nodes, clocks are compared, puts go through NICs, and waits still find their signals.
+#[test]
+fn a_job_on_two_nodes_is_traced() {
+    let test = "a_job_on_two_nodes_is_traced";
+    if !provided(test, tcp()) {
+        return;
+    }
+    let run = |netns: bool| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = super::launcher();
+        command
+            .args(["run", "--nodes", "2x2", "--trace"])
+            .arg(folder.path());
+        if netns {
+            command.arg("--netns");
+        }
+        command.args(["-e", "TIDEGATE_TEST_ROLE=steps"]);
+        command.args(["-e", &format!("TIDEGATE_PROVIDER={}", tcp())]);
+        command.arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "trace::a_rank", "--nocapture", "--quiet"]);
+        let output = command.output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains("4 ranks on 1 host"), "{said}");
+        let waits = 60 * 4 + 8 * 2 + 7 * 2 * 4;
+        assert_eq!(files(folder.path()), 4 * (waits - 2 - 4), "{said}");
+    };
+    run(false);
+    if Bed::builder(2).build_or_skip(test).is_some() {
+        run(true);
+    }
+}
