@@ -68,37 +68,62 @@ fn the_error_of_a_clock_is_told_when_it_has_changed_much() {
     observed.end();
 }
 
-/// What an observer holds and drops when it is called after the program has ended.
+/// Drops a world when it is called after the program has ended, and then says so.
 #[derive(Default)]
-struct Holder(Mutex<(Option<World<Host>>, bool)>);
+struct Holder(Mutex<Option<(World<Host>, Sender<()>)>>);
 
 impl Observer for Holder {
     fn event(&self, _: &Event) {}
 
     fn flush(&self) {
-        let mut held = lock(&self.0);
-        let world = if held.1 { held.0.take() } else { None };
-        drop(held);
-        drop(world);
+        let held = lock(&self.0).take();
+        if let Some((world, dropped)) = held {
+            drop(world);
+            dropped.send(()).unwrap();
+        }
     }
 }
 
 #[test]
 fn an_observer_may_drop_the_last_world() {
     let holder = Arc::<Holder>::default();
+    let (dropped, is_dropped) = channel();
+    let dropped = Mutex::new(Some(dropped));
     let options = |rank| match rank {
         0 => WorldOptions::new().observer(holder.clone()),
         _ => WorldOptions::new(),
     };
     World::<Host>::local_with(2, options, |world| {
         if world.rank() == 0 {
-            *lock(&holder.0) = (Some(world), true);
+            *lock(&holder.0) = Some((world, lock(&dropped).take().unwrap()));
         } else {
             let gathered = world.all_gather("rank 0 leaves", Vec::new());
             assert!(gathered.is_err(), "{gathered:?}");
         }
     });
-    assert!(lock(&holder.0).0.is_none());
+    // If the drop panics, so does this: the sender is gone.
+    is_dropped.recv().unwrap();
+}
+
+/// An end of waits is under way when the rank leaves.
+#[test]
+fn a_rank_does_not_leave_before_the_news_are_told() {
+    let kept = Arc::<Kept>::default();
+    let observed = Observed::new(vec![kept.clone()]).unwrap();
+    std::thread::scope(|scope| {
+        let news = observed.news();
+        scope.spawn(|| observed.end());
+        // Without the lock, the rank would have left by now.
+        std::thread::sleep(Duration::from_millis(50));
+        let (rank, why, at) = (1, String::new(), 0);
+        observed.tell(&Event::Gone { rank, why, at });
+        drop(news);
+    });
+    let events = lock(&kept.0);
+    assert!(
+        matches!(events[..], [Event::Gone { .. }, Event::Left { .. }]),
+        "{events:?}"
+    );
 }
 
 /// A wait ends because another rank has panicked, and the rank leaves at once.
