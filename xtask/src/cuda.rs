@@ -189,7 +189,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
         "cargo test -p tidegate --test jobs -- --ignored examples::",
     )));
     all.push(over(cmd(
-        "cargo test -p tidegate-cli --test program -- --ignored info:: doctor::",
+        "cargo test -p tidegate-cli --test program -- --ignored info:: doctor:: trace::gpus::a_job",
     )));
     let rows = FACES.iter().filter(|(.., tier)| *tier <= scope.tier);
     all.extend(rows.map(|(gpus, grid, more, _)| {

@@ -33,12 +33,12 @@ const WANDER: f64 = 20e-6;
 const APART: u64 = 100_000_000;
 /// How many questions are asked at a time.
 const QUESTIONS: u64 = 16;
-/// For so many nanoseconds the host waits for an answer, the first time and later.
+/// For so many nanoseconds the host waits for all answers, the first time and later.
 pub(crate) const PATIENCE: u64 = 1_000_000_000;
 pub(crate) const LATER: u64 = 10_000_000;
 /// A time that is read on a GPU may be so many nanoseconds old, since the timer goes on by ticks.
 const TICK: u64 = 1000;
-/// A meeting that is so many nanoseconds old is repeated when there is an opportunity.
+/// So many nanoseconds after the clocks were compared, they are compared again when there is an opportunity.
 const OLD: u64 = 1_000_000_000;
 
 /// What host and kernel say to each other. It mirrors `Clock` in `kernels/stamped.cu`.
@@ -111,6 +111,8 @@ pub(crate) struct Clock {
     /// The number of the last question.
     asked: Mutex<u64>,
     known: Mutex<Known>,
+    /// When the clocks were last compared, whatever came of it.
+    tried: AtomicU64,
 }
 
 // SAFETY: the pointer is to pinned memory that is never freed; its words are atomic.
@@ -126,6 +128,7 @@ impl Clock {
             words,
             asked: Mutex::new(0),
             known: Mutex::default(),
+            tried: AtomicU64::new(0),
         }
     }
 
@@ -139,13 +142,13 @@ impl Clock {
         lock(&self.known).error_at(now())
     }
 
-    /// Whether the last meeting was long ago.
+    /// Whether the clocks were compared long ago. A try that brought nothing counts, too: the GPU may have had no room, and
+    /// the next call of the program must not wait for it again.
     pub(crate) fn is_old(&self) -> bool {
-        let last = lock(&self.known).last;
-        last.is_none_or(|last| now().saturating_sub(last.host) > OLD)
+        now().saturating_sub(self.tried.load(Ordering::Relaxed)) > OLD
     }
 
-    /// Compares the clocks. Waits at most so many nanoseconds for an answer. The kernel may come later, and then ends at
+    /// Compares the clocks. Waits at most so many nanoseconds for all answers. The kernel may come later, and then ends at
     /// once.
     ///
     /// # Safety
@@ -159,6 +162,8 @@ impl Clock {
         patience: u64,
     ) -> driver::Result<()> {
         let mut asked = lock(&self.asked);
+        let until = now() + patience;
+        self.tried.store(now(), Ordering::Relaxed);
         let (mut first, mut last) = (*asked + 1, *asked + QUESTIONS);
         let questions = first..=last;
         // The number behind the last ends a kernel that has found no room meanwhile.
@@ -177,7 +182,7 @@ impl Clock {
         // SAFETY: the kernel takes these three numbers; the caller promises for the rest.
         unsafe { driver.launch(self.function, &one, stream, &mut arguments) }?;
         let best = questions
-            .map_while(|question| self.question(question, patience))
+            .map_while(|question| self.question(question, until))
             .min_by_key(|meeting| meeting.error);
         self.words().asked.store(*asked, Ordering::Release);
         if let Some(best) = best {
@@ -186,17 +191,17 @@ impl Clock {
         Ok(())
     }
 
-    /// Asks a question, and waits for its answer.
-    fn question(&self, number: u64, patience: u64) -> Option<Meeting> {
+    /// Asks a question, and waits for its answer `until` that time.
+    fn question(&self, number: u64, until: u64) -> Option<Meeting> {
         let words = self.words();
         let before = now();
         words.asked.store(number, Ordering::Release);
         while words.answered.load(Ordering::Acquire) != number {
-            let waited = now() - before;
-            if waited > patience {
+            let now = now();
+            if now > until {
                 return None;
             }
-            if waited > LATER / 10 {
+            if now - before > LATER / 10 {
                 std::thread::yield_now();
             }
         }

@@ -7,7 +7,7 @@
 //! itself waited meanwhile is passed on the way, and is no cause. Neither is the time until a stream notices a signal, nor
 //! time in which a thread could have run and other threads had the processors.
 //!
-//! A cause is [`Late`] if it stands out: it is long, and several times as long as any cause of another rank.
+//! A cause makes a rank late if it stands out: it is long, and several times as long as any cause of another rank.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,11 @@ use super::walk::{Kind, Step, Walk};
 /// Shorter waits are not looked at.
 const SHORT: Time = 50_000;
 /// A cause that is shorter is never called late.
-const FLOOR: Time = 2_000_000;
+const FLOOR: Time = 1_000_000;
+/// The same if processors are short. Then threads come to a halt for reasons that nobody sees.
+const BUSY_FLOOR: Time = 4_000_000;
+/// Processors are short if the ranks lose one of so many parts of their own time to other threads.
+const BUSY: Time = 100;
 /// How many times as long as the causes of other ranks it must be.
 const TIMES: Time = 3;
 
@@ -82,7 +86,7 @@ fn is_setup(job: &Job, step: &Step) -> bool {
 }
 
 /// The cause that stands out, if one does.
-pub(super) fn late(causes: &[Cause]) -> Option<Cause> {
+pub(super) fn late(job: &Job, causes: &[Cause]) -> Option<Cause> {
     let own = |cause: &&Cause| matches!(cause.step.kind, Kind::Kernel | Kind::Program);
     let first = causes.iter().find(own)?;
     let others = causes.iter().filter(own);
@@ -90,6 +94,25 @@ pub(super) fn late(causes: &[Cause]) -> Option<Cause> {
         .filter(|cause| cause.step.rank != first.step.rank)
         .map(|cause| cause.longest)
         .next();
-    let stands_out = first.longest >= FLOOR && first.longest >= TIMES * next.unwrap_or(0);
+    let stands_out = first.longest >= floor(job) && first.longest >= TIMES * next.unwrap_or(0);
     stands_out.then_some(*first)
+}
+
+/// How long a cause must be.
+fn floor(job: &Job) -> Time {
+    let kernels = job.items().filter(|(_, item)| item.work.is_kernel());
+    let kernels = kernels.map(|(_, item)| (item.ended - item.begun, item.lost));
+    let gaps = job.ranks.iter().flat_map(|rank| {
+        rank.calls.windows(2).map(|calls| {
+            let begun = calls[1].waited.map_or(calls[1].at, |(_, begun)| begun);
+            let long = (begun - calls[0].at).max(0);
+            (long, calls[1].lost.min(long))
+        })
+    });
+    let sum = |(all, lost): (Time, Time), (long, part)| (all + long, lost + part);
+    let (all, lost) = kernels.chain(gaps).fold((0, 0), sum);
+    match lost > all / BUSY {
+        true => BUSY_FLOOR,
+        false => FLOOR,
+    }
 }

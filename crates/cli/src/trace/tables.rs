@@ -90,7 +90,7 @@ impl Tables {
             epochs: late_puts.all,
             late_posts,
             late_puts,
-            late: late::late(&causes),
+            late: late::late(job, &causes),
             causes,
             path: path(job),
             overlap: overlap(job),

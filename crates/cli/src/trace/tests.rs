@@ -148,7 +148,7 @@ fn the_root_of_a_chain_is_late_and_not_who_passes_it_on() {
     let job = job(&chain(20 * MS, 0));
     let signals = job.legs().filter(|(_, _, leg)| leg.signal.is_some());
     assert_eq!(signals.count(), 8, "two completes and two waits, twice");
-    let cause = late::late(&late::causes(&job)).unwrap();
+    let cause = late::late(&job, &late::causes(&job)).unwrap();
     assert_eq!(job.number(cause.step.rank), 0);
     assert_eq!(cause.waits, 2);
     // Rank 1 and rank 2 had a kernel of 0.1 ms meanwhile.
@@ -165,10 +165,10 @@ fn the_root_of_a_chain_is_late_and_not_who_passes_it_on() {
 #[test]
 fn time_that_a_rank_could_not_run_makes_it_not_late() {
     let job = job(&chain(20 * MS, 19 * MS));
-    assert!(late::late(&late::causes(&job)).is_none());
+    assert!(late::late(&job, &late::causes(&job)).is_none());
     // Neither does a short kernel.
-    let job = self::job(&chain(MS, 0));
-    assert!(late::late(&late::causes(&job)).is_none());
+    let job = self::job(&chain(MS / 2, 0));
+    assert!(late::late(&job, &late::causes(&job)).is_none());
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn kernels_without_stamps_are_inferred() {
             .iter()
             .all(|(_, item)| matches!(item.work, Work::Inferred(_)))
     );
-    let cause = late::late(&late::causes(&job)).unwrap();
+    let cause = late::late(&job, &late::causes(&job)).unwrap();
     assert_eq!(job.number(cause.step.rank), 0);
     let line = summary::late(&job, &Tables::of(&job));
     assert!(line.contains("step ran (solver.rs:7), at most"), "{line}");

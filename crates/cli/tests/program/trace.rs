@@ -16,6 +16,8 @@ mod format;
 
 /// How many epochs the program has.
 const EPOCHS: usize = 60;
+/// How many it has on GPUs. Without a GPU, each takes long.
+const FEW_EPOCHS: usize = 30;
 /// How long a rank is late.
 const DELAY: Duration = Duration::from_millis(10);
 
@@ -25,6 +27,10 @@ const LATE: &str = "LATE";
 /// This is not a test, but the program of the ranks.
 #[test]
 fn a_rank() {
+    if std::env::var("TIDEGATE_TEST_ROLE").is_ok_and(|role| role == "gpu steps") {
+        gpus::steps().unwrap();
+        std::process::exit(0);
+    }
     processes::play(|role, world| match role {
         "steps" => steps(&world),
         "dies" => dies(&world),
@@ -126,49 +132,55 @@ fn late(said: &str) -> &str {
     line.unwrap_or_else(|| panic!("{said}"))
 }
 
-/// A random rank is late by 10 ms at a random epoch, in a kernel or before a call: the summary names it. Without a
-/// delay it names none.
+/// Runs a program of 8 ranks 20 times as it is, and 20 times with a random rank that is late by 10 ms at a random epoch,
+/// in one of these places. The summary must name no rank, and that rank.
+fn is_named_20_times(role: &str, epochs: usize, places: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let mut random = seed.unwrap().as_nanos() as u64;
+    let mut below = |most: usize| {
+        // The constants are Knuth's.
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % most
+    };
+    let mut wrong = Vec::new();
+    let mut run = |late_one: Option<(usize, usize, &str)>| {
+        let mut command = traced(folder.path(), 8, role);
+        let expected = match late_one {
+            None => "Late: no rank".to_owned(),
+            Some((rank, epoch, place)) => {
+                command.env(LATE, format!("{rank} {epoch} {place}"));
+                format!("Late: rank {rank}.")
+            }
+        };
+        let said = said(&command.output().unwrap());
+        println!("{late_one:?}: {}", late(&said));
+        if !late(&said).starts_with(&expected) {
+            wrong.push(said);
+        }
+    };
+    for turn in 0..20 {
+        run(None);
+        run(Some((
+            below(8),
+            2 + below(epochs - 4),
+            places[turn % places.len()],
+        )));
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} are wrong: {}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
 #[test]
 #[ignore = "deep: 40 jobs, whose times depend on what else the machine does"]
 fn the_late_rank_is_named_in_20_of_20_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let mut random = seed.unwrap().as_nanos() as usize;
-    let mut below = |most: usize| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (random >> 33) % most
-    };
-    let (mut wrong, mut right) = (Vec::new(), 0);
-    for run in 0..20 {
-        let output = traced(folder.path(), 8, "steps").output().unwrap();
-        let text = said(&output);
-        println!("{run}: {}", late(&text));
-        if late(&text).starts_with("Late: no rank") {
-            right += 1
-        } else {
-            wrong.push(text)
-        }
-        let place = ["kernel", "program"][run % 2];
-        let (rank, epoch) = (below(8), 2 + below(EPOCHS - 4));
-        let mut command = traced(folder.path(), 8, "steps");
-        let output = command
-            .env(LATE, format!("{rank} {epoch} {place}"))
-            .output()
-            .unwrap();
-        let text = said(&output);
-        println!(
-            "{run}: rank {rank}, epoch {epoch}, {place}: {}",
-            late(&text)
-        );
-        if late(&text).starts_with(&format!("Late: rank {rank}.")) {
-            right += 1
-        } else {
-            wrong.push(text)
-        }
-    }
-    assert_eq!(right, 40, "{}", wrong.join("\n"));
+    is_named_20_times("steps", EPOCHS, &["kernel", "program"]);
 }
 
 /// Checks the files of a trace, and returns how many arrows there are.
@@ -300,5 +312,64 @@ fn a_job_on_two_nodes_is_traced() {
     run(false);
     if Bed::builder(2).build_or_skip(test).is_some() {
         run(true);
+    }
+}
+
+/// On GPUs, or over the driver without one.
+mod gpus {
+    use tidegate::cuda::prelude::*;
+
+    use super::{DELAY, FEW_EPOCHS, files, is_late, is_named_20_times, said, traced};
+
+    /// Exchanges with both neighbours, and now and then a barrier.
+    pub(super) fn steps() -> Result<()> {
+        let world = World::init()?;
+        let (left, right) = world.ring();
+        let rank = world.rank();
+        stream!(let s = world.stream()?);
+        let mut window = SlotWindow::<u64>::new("halo");
+        let _ = [
+            window.slot_from(left, 0, 64),
+            window.slot_from(right, 1, 64),
+        ];
+        let to = [window.slot_to(right, 0), window.slot_to(left, 1)];
+        let (mut inbox, mut outbox) = window.open(&s)?;
+        let mut barrier = Barrier::open(&s, "checkpoint")?;
+        let src = Region::from_slice(&world, &[1; 64])?.on(&s)?;
+        for epoch in 0..FEW_EPOCHS {
+            if is_late(rank, epoch, "program") {
+                std::thread::sleep(DELAY);
+            }
+            let mut puts = outbox.start();
+            for to in to {
+                puts.put(&src, to)?;
+            }
+            // One batch, and so one kernel: without a GPU, kernels are slow.
+            (inbox, outbox) = exchange(&s, inbox, puts)?;
+            if epoch % 8 == 3 {
+                barrier.enqueue(&s)?;
+            }
+            s.synchronize()?;
+        }
+        Ok(())
+    }
+
+    /// `cargo xtask test cuda` runs it over the driver without a GPU.
+    #[test]
+    #[ignore = "it needs a GPU, or the driver without one"]
+    fn a_job_on_gpus_is_traced() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = traced(folder.path(), 3, "gpu steps").output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let waits = 30 * 4 + 4 * 2;
+        assert_eq!(files(folder.path()), 3 * (waits - 2), "{said}");
+        assert!(said.contains("dropped  none"), "{said}");
+    }
+
+    #[test]
+    #[ignore = "deep: 40 jobs over the driver without a GPU"]
+    fn deep_the_late_rank_is_named_in_20_of_20_runs() {
+        is_named_20_times("gpu steps", FEW_EPOCHS, &["program"]);
     }
 }
