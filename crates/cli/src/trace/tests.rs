@@ -171,6 +171,27 @@ fn time_that_a_rank_could_not_run_makes_it_not_late() {
     assert!(late::late(&job, &late::causes(&job)).is_none());
 }
 
+/// By the clock of its GPU, the put began a millisecond before the program asked for it.
+#[test]
+fn a_late_program_is_found_though_clocks_are_off() {
+    let mut ranks = [0, 1].map(|rank| Made::new(rank, 2, "one", &[], 0));
+    ranks[0].declare(1, "Complete", None, Some((1, "Complete")));
+    ranks[1].declare(2, "Wait", Some((0, "Complete")), None);
+    for (epoch, start, late) in [(0, MS, 0), (1, 1000 * MS, 10 * MS)] {
+        let put = start + late;
+        ranks[0].enqueue(1, put);
+        let begun = if late > 0 { put - MS } else { put };
+        ranks[0].leg(1, epoch, [begun, begun, begun + 1000]);
+        ranks[1].enqueue(2, start);
+        ranks[1].leg(2, epoch, [start, begun + 2000, begun + 2000]);
+    }
+    ranks.iter_mut().for_each(|rank| rank.leave(2000 * MS));
+    let job = job(&ranks);
+    let cause = late::late(&job, &late::causes(&job)).unwrap();
+    assert_eq!(job.number(cause.step.rank), 0);
+    assert_eq!(cause.longest, 9 * MS as Time);
+}
+
 #[test]
 fn the_critical_path_covers_the_whole_run() {
     let job = job(&chain(20 * MS, 0));

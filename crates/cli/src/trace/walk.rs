@@ -196,6 +196,10 @@ impl Walk<'_> {
     fn program(&mut self, rank: usize, ready: Time) -> Option<(usize, usize)> {
         let rank = &self.job.ranks[rank];
         let behind = rank.calls.partition_point(|call| call.at <= self.time);
+        // The time of the call itself, unless clocks are off and the work seems to have begun before it.
+        let last = behind.checked_sub(1).map(|at| rank.calls[at].at);
+        let lost = rank.calls.get(behind).map_or(0, |call| call.lost);
+        self.step_lost(Kind::Program, ready.max(last.unwrap_or(rank.begun)), lost);
         for at in (0..behind).rev() {
             let call = &rank.calls[at];
             if call.at <= ready {
