@@ -36,6 +36,8 @@ const QUESTIONS: u64 = 16;
 /// For so many nanoseconds the host waits for all answers, the first time and later.
 pub(crate) const PATIENCE: u64 = 1_000_000_000;
 pub(crate) const LATER: u64 = 10_000_000;
+/// For so many nanoseconds it looks for an answer again and again. A GPU answers sooner, if it has room.
+const SPINS: u64 = 50_000;
 /// A time that is read on a GPU may be so many nanoseconds old, since the timer goes on by ticks.
 const TICK: u64 = 1000;
 /// So many nanoseconds after the clocks were compared, they are compared again when there is an opportunity.
@@ -201,7 +203,7 @@ impl Clock {
             if now > until {
                 return None;
             }
-            if now - before > LATER / 10 {
+            if now - before > SPINS {
                 std::thread::yield_now();
             }
         }
