@@ -56,7 +56,7 @@ namespace machine {
 struct Block;
 
 struct Fiber {
-    jmp_buf at;
+    void *at[5];  // the compiler's own jumps, which save no more than must be
     u64 *stack;
     Fiber *next;
     Block *block;
@@ -293,7 +293,7 @@ static void enter(Fiber *me) {
 // What a fiber does all its life: one thread after the other.
 static void live();
 
-[[noreturn]] static void resume(Fiber *fiber) {
+[[noreturn, gnu::noinline]] static void resume(Fiber *fiber) {
     enter(fiber);
     if (fiber->fresh) {
         static ucontext_t first;
@@ -306,11 +306,11 @@ static void live();
         setcontext(&first);
         abort();
     }
-    _longjmp(fiber->at, 1);
+    __builtin_longjmp(fiber->at, 1);
 }
 
 // Goes on with another thread, or ends the step.
-[[noreturn]] static void go_on() {
+[[noreturn, gnu::noinline]] static void go_on() {
     tidegate_grid *grid = running;
     if (Fiber *fiber = grid->ready.pop()) resume(fiber);
     if (grid->opening || may_open(grid)) {
@@ -322,9 +322,9 @@ static void live();
 }
 
 // Until another thread goes on with this one, which it must know of.
-static void leave() {
+[[gnu::noinline]] static void leave() {
     if ((u64)__builtin_frame_address(0) < (u64)current->stack + MARGIN) fail("a stack is used up", STACK);
-    if (!_setjmp(current->at)) go_on();
+    if (!__builtin_setjmp(current->at)) go_on();
 }
 
 static void live() {
