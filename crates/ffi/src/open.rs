@@ -48,7 +48,10 @@ pub(crate) unsafe fn first<S: AsRef<OsStr>>(
         // SAFETY: the caller vouches for the library's initialisers.
         match unsafe { unix::Library::open(Some(name), flags) } {
             Ok(library) => return Ok((library, shown)),
-            Err(error) => tried.push((shown, reason(&error))),
+            Err(error) => {
+                let said = reason(&shown, &error);
+                tried.push((shown, said));
+            }
         }
     }
     Err(tried)
@@ -76,15 +79,20 @@ pub(crate) fn list(tried: &[(String, String)]) -> String {
     tried.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The dynamic loader's message.
-fn reason(error: &libloading::Error) -> String {
+/// The dynamic loader's message, which is short if there is no such file. (If a library lacks another one, the message
+/// names that.)
+fn reason(name: &str, error: &libloading::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {
         text = format!("{text}: {inner}");
         source = inner.source();
     }
-    text
+    let missing = format!("{name}: cannot open shared object file: No such file or directory");
+    match text.ends_with(&missing) {
+        true => "not found".to_owned(),
+        false => text,
+    }
 }
 
 #[cfg(test)]
@@ -109,6 +117,8 @@ mod tests {
         let found: Vec<_> = tried.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(found, names);
         let text = list(&tried);
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        assert_eq!(tried[0].1, "not found");
         for (name, said) in &tried {
             assert!(
                 !said.is_empty() && text.contains(&format!("{name} ({said})")),
