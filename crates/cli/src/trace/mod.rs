@@ -21,6 +21,7 @@ mod json;
 mod late;
 mod page;
 mod rank;
+mod reader;
 mod summary;
 mod tables;
 #[cfg(test)]
