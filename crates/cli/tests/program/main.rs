@@ -10,6 +10,8 @@ mod ssh;
 mod sshd;
 mod trace;
 
+#[path = "../../../../tests/common/hydra.rs"]
+mod hydra;
 #[path = "../../../../tests/processes/mod.rs"]
 mod processes;
 #[path = "../../../../tests/common/ring.rs"]

@@ -1,15 +1,16 @@
 //! `tidegate run --trace` and `tidegate trace`.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use tidegate::host::prelude::*;
 
 use tidegate_cli::Bed;
 
+use crate::hydra;
 use crate::processes;
-use crate::skip::{provided, tcp};
+use crate::skip::{provided, skipped, tcp};
 
 #[path = "../../src/trace/tests/format.rs"]
 mod format;
@@ -183,6 +184,11 @@ fn the_late_rank_is_named_in_20_of_20_runs() {
     is_named_20_times("steps", EPOCHS, &["kernel", "program"]);
 }
 
+/// How many waits of three ranks have a signal. In each of 60 epochs there are two for exposure and two for puts; 8
+/// barriers have two rounds; 7 sums have an exchange with all, this rank included. With two buffers, nobody posts the first
+/// exposure of a window.
+const WAITS: usize = 3 * (60 * 4 + 8 * 2 + 7 * 2 * 3 - (2 + 3));
+
 /// Checks the files of a trace, and returns how many arrows there are.
 fn files(folder: &Path) -> usize {
     let page = std::fs::read_to_string(folder.join("trace.html")).unwrap();
@@ -220,12 +226,7 @@ fn a_traced_job_is_summed_up() {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(said.lines().count() <= 40, "{said}");
-    // Two waits for exposure and two for puts in each of 60 epochs; 8 barriers of two rounds; 7 sums, of which each has
-    // an exchange with all, this rank included.
-    let waits = 60 * 4 + 8 * 2 + 7 * 2 * 3;
-    // With two buffers, nobody posts the first exposure of a window.
-    let first = 2 + 3;
-    assert_eq!(files(folder.path()), 3 * (waits - first));
+    assert_eq!(files(folder.path()), WAITS);
 
     // The same again, of the files.
     let again = |args: &[&str]| {
@@ -315,13 +316,55 @@ fn a_job_on_two_nodes_is_traced() {
     }
 }
 
+/// Under another launcher, the ranks write their files by themselves.
+fn a_job_of_mpirun_is_traced(test: &str, mpirun: &str, options: &[&str]) {
+    if Command::new(mpirun).arg("--version").output().is_err() {
+        return skipped(test, &format!("there is no {mpirun}"));
+    }
+    let [folder, own] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let run = || {
+        let mut command = Command::new(mpirun);
+        command.args(options).args(["-n", "3"]);
+        command.arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "trace::a_rank", "--nocapture", "--quiet"]);
+        command.env("TIDEGATE_TEST_ROLE", "steps");
+        command.env("TIDEGATE_TRACE", folder.path());
+        // Open MPI's launcher keeps its files there, and two launchers may disturb each other.
+        command.env("TMPDIR", own.path()).stdin(Stdio::null());
+        command.output().unwrap()
+    };
+    let mut outputs = (0..hydra::TIMES).map(|_| run());
+    let output = outputs.find(|output| !hydra::died_of_sigpipe(output.status));
+    let output = output.expect("a launcher that does not die of SIGPIPE");
+    assert!(output.status.success(), "{output:?}");
+    let mut command = super::launcher();
+    let output = command.arg("trace").arg(folder.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text.starts_with("3 ranks on 1 host, "), "{text}");
+    assert_eq!(files(folder.path()), WAITS, "{text}");
+}
+
+#[test]
+fn a_job_of_open_mpis_launcher_is_traced() {
+    let test = "a_job_of_open_mpis_launcher_is_traced";
+    let options = ["--allow-run-as-root", "--oversubscribe"];
+    a_job_of_mpirun_is_traced(test, "mpirun.openmpi", &options);
+}
+
+#[test]
+fn a_job_of_mpichs_launcher_is_traced() {
+    let test = "a_job_of_mpichs_launcher_is_traced";
+    a_job_of_mpirun_is_traced(test, "mpirun.mpich", &[]);
+}
+
 /// On GPUs, or over the driver without one.
 mod gpus {
     use tidegate::cuda::prelude::*;
 
     use super::{DELAY, FEW_EPOCHS, files, is_late, is_named_20_times, said, traced};
 
-    /// Exchanges with both neighbours, and now and then a barrier.
+    /// Exchanges with both neighbours, and now and then a barrier or a sum.
     pub(super) fn steps() -> Result<()> {
         let world = World::init()?;
         let (left, right) = world.ring();
@@ -332,7 +375,9 @@ mod gpus {
         let to = [window.slot_to(right, 0), window.slot_to(left, 1)];
         let (mut inbox, mut outbox) = window.open(&s)?;
         let mut barrier = Barrier::open(&s, "checkpoint")?;
+        let mut sum = AllReduce::<u64>::open(&s, "residual", 1)?;
         let src = Region::from_slice(&world, &[1; 8])?.on(&s)?;
+        let mut total = Region::from_slice(&world, &[1])?.on(&s)?;
         for epoch in 0..FEW_EPOCHS {
             if is_late(rank, epoch, "program") {
                 std::thread::sleep(DELAY);
@@ -345,6 +390,9 @@ mod gpus {
             (inbox, outbox) = exchange(&s, inbox, puts)?;
             if epoch % 8 == 3 {
                 barrier.enqueue(&s)?;
+            }
+            if epoch % 8 == 7 {
+                sum.sum(&s, &mut total)?;
             }
             s.synchronize()?;
         }
@@ -359,8 +407,8 @@ mod gpus {
         let output = traced(folder.path(), 3, "gpu steps").output().unwrap();
         let said = said(&output);
         assert_eq!(output.status.code(), Some(0), "{said}");
-        let waits = 30 * 4 + 4 * 2;
-        assert_eq!(files(folder.path()), 3 * (waits - 2), "{said}");
+        let waits = 30 * 4 + 4 * 2 + 3 * 2 * 3;
+        assert_eq!(files(folder.path()), 3 * (waits - (2 + 3)), "{said}");
         assert!(said.contains("dropped  none"), "{said}");
     }
 
