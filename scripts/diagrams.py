@@ -4,8 +4,12 @@ diagrams.py          writes the files
 diagrams.py --check  writes nothing; fails if a file is not what this script makes
 
 Each drawing has a background of its own, so that it is legible on white and on dark pages.
+
+trace.png there is a screenshot of a page of `tidegate trace`. The pages that rustdoc makes find no file of the
+repository, so this script also writes src/trace-page.md, which has the picture in it.
 """
 
+import base64
 import re
 import sys
 from pathlib import Path
@@ -249,7 +253,17 @@ def faces():
     return d.done()
 
 
-DRAWINGS = {"epoch.svg": epoch, "crates.svg": crates, "faces.svg": faces}
+def trace_page():
+    data = base64.b64encode((FOLDER / "trace.png").read_bytes()).decode()
+    return f"[trace-page]: data:image/png;base64,{data}\n"
+
+
+FILES = {
+    FOLDER / "epoch.svg": epoch,
+    FOLDER / "crates.svg": crates,
+    FOLDER / "faces.svg": faces,
+    ROOT / "src" / "trace-page.md": trace_page,
+}
 
 
 def main():
@@ -257,16 +271,16 @@ def main():
     if sys.argv[1:] and not check:
         sys.exit(__doc__)
     stale = []
-    for name, draw in DRAWINGS.items():
-        file, text = FOLDER / name, draw()
+    for file, make in FILES.items():
+        text = make()
         if check:
             if not file.exists() or file.read_text(encoding="utf-8") != text:
-                stale.append(name)
+                stale.append(str(file.relative_to(ROOT)))
         else:
             FOLDER.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
     if stale:
-        sys.exit(f"docs/img: {', '.join(stale)}: not what scripts/diagrams.py makes; run it, and commit what changes")
+        sys.exit(f"{', '.join(stale)}: not what scripts/diagrams.py makes; run it, and commit what changes")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@
 // Pages link to each other by references. A page ends with definitions that are file names, for readers of the repository.
 // In front of it stand those of `guide.md`, which are modules: the first definition of a name counts.
 
-/// Makes a module of each page of the guide. Its programs are doc tests, if the features are on that they need.
+/// Makes a module of each page of the guide. A page with a picture has a definition of that, too. Its programs are doc tests, if the features are on that they need.
 macro_rules! pages {
-    ($($(#[$when:meta])? $module:ident = $file:literal $({ $item:item })?;)*) => {$(
+    ($($(#[$when:meta])? $module:ident = $file:literal $(with $picture:literal)? $({ $item:item })?;)*) => {$(
         $(#[$when])?
+        $(#[doc = include_str!($picture)])?
         #[doc = include_str!("guide.md")]
         #[doc = ""]
         #[doc = include_str!(concat!("../docs/", $file))]
@@ -34,7 +35,7 @@ pages! {
     clusters = "clusters.md";
     environment = "environment.md";
     verify = "verify.md";
-    tools = "tools.md";
+    tools = "tools.md" with "trace-page.md";
     observe = "observe.md";
     troubleshooting = "troubleshooting.md";
     internals = "internals.md";

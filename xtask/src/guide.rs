@@ -195,6 +195,12 @@ fn links_between_pages_lead_to_headings() {
     });
     let files: BTreeMap<_, _> = files.collect();
     let as_module = definitions(&references);
+    // The pictures that rustdoc gets have a file each.
+    let picture = |reference: &str| {
+        let file = root().join("src").join(format!("{reference}.md"));
+        let begin = format!("[{reference}]: data:image/");
+        fs::read_to_string(file).is_ok_and(|text| text.starts_with(&begin))
+    };
     for name in files.values().copied().chain(["README.md"]) {
         let text = page(name);
         let own = text
@@ -205,6 +211,11 @@ fn links_between_pages_lead_to_headings() {
             assert!(anchors(&text).contains(anchor), "{name}: #{anchor}");
         }
         for (reference, target) in definitions(&text) {
+            if target.starts_with("img/") {
+                let there = root().join("docs").join(target).exists();
+                assert!(there && picture(reference), "{name}: [{reference}]");
+                continue;
+            }
             let Some(module) = as_module.get(reference) else {
                 assert!(
                     target.contains("//"),
