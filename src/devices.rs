@@ -40,8 +40,24 @@ macro_rules! names {
         pub type Access<'s, 'b, T, K = BySlot> = generic::Access<'s, 'b, T, $device, K>;
         /// A barrier of all ranks, as [`generic::Barrier`] describes it.
         pub type Barrier<'s> = generic::Barrier<'s, $device>;
+        /// Blocks of all ranks for all ranks, as [`generic::AllGather`] describes them.
+        pub type AllGather<'s, T> = generic::AllGather<'s, T, $device>;
         /// Sums and the like over all ranks, as [`generic::AllReduce`] describes them.
         pub type AllReduce<'s, T> = generic::AllReduce<'s, T, $device>;
+        /// A block from each rank to each rank, as [`generic::AllToAll`] describes it.
+        pub type AllToAll<'s, T> = generic::AllToAll<'s, T, $device>;
+        /// One rank's vector for all ranks, as [`generic::Broadcast`] describes it.
+        pub type Broadcast<'s, T> = generic::Broadcast<'s, T, $device>;
+        /// Blocks of all ranks for one rank, as [`generic::Gather`] describes them.
+        pub type Gather<'s, T> = generic::Gather<'s, T, $device>;
+        /// A sum over all ranks for one rank, as [`generic::Reduce`] describes it.
+        pub type Reduce<'s, T> = generic::Reduce<'s, T, $device>;
+        /// Blocks of a sum over all ranks, as [`generic::ReduceScatter`] describes them.
+        pub type ReduceScatter<'s, T> = generic::ReduceScatter<'s, T, $device>;
+        /// Sums over the ranks up to each rank, as [`generic::Scan`] describes them.
+        pub type Scan<'s, T> = generic::Scan<'s, T, $device>;
+        /// Blocks of one rank for all ranks, as [`generic::Scatter`] describes them.
+        pub type Scatter<'s, T> = generic::Scatter<'s, T, $device>;
         /// A recorded step, as [`generic::Graph`] describes it.
         pub type Graph<'s> = generic::Graph<'s, $device>;
         /// A step that was recorded on two streams, as [`generic::PairGraph`] describes it.
@@ -50,8 +66,9 @@ macro_rules! names {
         /// What most programs for this device need.
         pub mod prelude {
             pub use super::{
-                Access, AllReduce, Barrier, Carry, Exposed, Graph, Inbox, InboxView, Layout, Memory,
-                MemoryMut, On, OnHost, Outbox, PairGraph, Part, Region, Stream, World,
+                Access, AllGather, AllReduce, AllToAll, Barrier, Broadcast, Carry, Exposed, Gather, Graph,
+                Inbox, InboxView, Layout, Memory, MemoryMut, On, OnHost, Outbox, PairGraph, Part, Reduce,
+                ReduceScatter, Region, Scan, Scatter, Stream, World,
             };
             pub use crate::{
                 Atomic, AtomicWindow, Buffers, ByRange, BySlot, Cartesian, Cells, CellsMut, Element,

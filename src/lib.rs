@@ -55,7 +55,7 @@
 //! | compute between epochs | [`Stream::launch`](generic::Stream::launch); on GPUs [`kernel!`], [`code!`], [`cuda`], [`guide::gpus`] |
 //! | enqueue a whole epoch as one work item | [`exchange`]; on a rank that only receives, [`Inbox::expose`](host::Inbox::expose) |
 //! | record a step once, and replay it | [`capture`] |
-//! | compute a sum over all ranks | [`AllReduce`](host::AllReduce) |
+//! | compute a sum over all ranks, gather, broadcast | [`collective`], [`guide::collectives`] |
 //! | put elements that do not lie side by side, or let them land so | [`Layout`](host::Layout), [`RangeWindow`] |
 //! | lend parts of one region to two streams | [`Region::partition`](generic::Region::partition), [`IndexSet`] |
 //! | send messages whose length is only known at run time | [`guide::messages`] |
@@ -162,9 +162,9 @@ mod start;
 
 pub use start::Init;
 pub use tidegate_core::{
-    Arithmetic, Cartesian, Cells, CellsMut, Chunks, Element, Error, IndexSet, Priority, Rejected,
-    Result, Route, StreamOptions, Throttle, WorldOptions, capture, code, element, error, kernel,
-    observe, stream, verify, window,
+    Arithmetic, Cartesian, Cells, CellsMut, Choice, Chunks, Element, Error, IndexSet, Priority,
+    Reducible, Rejected, Result, Route, StreamOptions, Throttle, WorldOptions, capture, code,
+    collective, element, error, kernel, observe, stream, verify, window,
 };
 pub use tidegate_derive::Element;
 #[cfg(feature = "fabric")]

@@ -1,6 +1,7 @@
 //! The tests of GPUs of any vendor. They name no vendor but by `crate::vendor`: each test program has such a module, with
 //! what differs.
 
+mod collectives;
 pub(crate) mod common;
 mod counted;
 mod device;

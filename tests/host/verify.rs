@@ -320,7 +320,7 @@ fn sums_come_in_different_orders() {
         })?;
         graph.verify(&s)
     });
-    assert_eq!(cycle(wrong), name("exchange"));
+    assert_eq!(cycle(wrong), name("all-reduce"));
 }
 
 /// Each rank waits for the other's data on one stream, and completes on another behind a hand-off from the first.

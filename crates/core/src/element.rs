@@ -244,15 +244,60 @@ pub const LAYOUT_START: u64 = 0xcbf2_9ce4_8422_2325;
     message = "`{Self}` cannot be accumulated",
     note = "accumulate, fetch_and_op and compare_and_swap work on integers and floats"
 )]
-pub trait Arithmetic: Element + sealed::Sealed {
+pub trait Arithmetic: Reducible<Number = Self> + sealed::Sealed {
     #[doc(hidden)]
     const SCALAR: Scalar;
     #[doc(hidden)]
     const FLOAT: bool;
 }
 
+/// An element that collectives reduce: a number, or several numbers that are reduced one by one. Arrays of such elements
+/// are such elements, and so are complex numbers, of which there are only sums.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// # tidegate::doc::ranks(2, |world| {
+/// # stream!(let s = world.stream()?);
+/// let mut momentum = Region::from_slice(&world, &[[world.rank() as f64, 1.0, -1.0]; 10])?.on(&s)?;
+/// let mut sums = AllReduce::open(&s, "momentum", 10)?;
+/// sums.sum(&s, &mut momentum)?;
+/// assert_eq!(momentum.into_host(&s)?[9], [1.0, 2.0, -2.0]);
+/// # Ok(()) });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be reduced",
+    note = "reductions work on integers, floats, complex numbers, and arrays of them"
+)]
+pub trait Reducible: Element + sealed::Sealed {
+    /// The type of the numbers.
+    type Number: Arithmetic;
+    #[doc(hidden)]
+    const NUMBERS: usize;
+    /// Whether products, minima and maxima of the numbers mean nothing for the element.
+    #[doc(hidden)]
+    const ONLY_SUMS: bool;
+}
+
 mod sealed {
     pub trait Sealed {}
+}
+
+impl<T: Reducible, const N: usize> sealed::Sealed for [T; N] {}
+impl<T: Reducible, const N: usize> Reducible for [T; N] {
+    type Number = T::Number;
+    const NUMBERS: usize = N * T::NUMBERS;
+    const ONLY_SUMS: bool = T::ONLY_SUMS;
+}
+
+#[cfg(feature = "complex")]
+impl<T: Arithmetic> sealed::Sealed for num_complex::Complex<T> {}
+#[cfg(feature = "complex")]
+impl<T: Arithmetic> Reducible for num_complex::Complex<T> {
+    type Number = T;
+    const NUMBERS: usize = 2;
+    const ONLY_SUMS: bool = true;
 }
 
 /// Implements `Element` for numbers, each with a code that no other type has.
@@ -272,6 +317,11 @@ macro_rules! arithmetic {
         impl Arithmetic for $ty {
             const SCALAR: Scalar = Scalar::$scalar;
             const FLOAT: bool = $float;
+        }
+        impl Reducible for $ty {
+            type Number = $ty;
+            const NUMBERS: usize = 1;
+            const ONLY_SUMS: bool = false;
         }
     )*};
 }

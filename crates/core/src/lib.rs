@@ -37,7 +37,7 @@ mod region;
 pub mod capture;
 pub mod window;
 
-mod collective;
+pub mod collective;
 pub mod kernel;
 pub mod part;
 
@@ -50,8 +50,11 @@ mod scarce;
 pub use capture::{Graph, PairGraph};
 pub use carry::Carry;
 pub use cartesian::Cartesian;
-pub use collective::{AllReduce, Barrier};
-pub use element::{Arithmetic, Element};
+pub use collective::{
+    AllGather, AllReduce, AllToAll, Barrier, Broadcast, Choice, Gather, Reduce, ReduceScatter,
+    Scan, Scatter,
+};
+pub use element::{Arithmetic, Element, Reducible};
 pub use error::{Error, Rejected, Result};
 pub use layout::Layout;
 pub use nic::{Chunks, Route, Throttle, WorldOptions};

@@ -185,9 +185,9 @@ fn the_late_rank_is_named_in_20_of_20_runs() {
 }
 
 /// How many waits of three ranks have a signal. In each of 60 epochs there are two for exposure and two for puts; 8
-/// barriers have two rounds; 7 sums have an exchange with all, this rank included. With two buffers, nobody posts the first
+/// barriers have two rounds; 7 sums have an exchange with the two others. With two buffers, nobody posts the first
 /// exposure of a window.
-const WAITS: usize = 3 * (60 * 4 + 8 * 2 + 7 * 2 * 3 - (2 + 3));
+const WAITS: usize = 3 * (60 * 4 + 8 * 2 + 7 * 2 * 2 - (2 + 2));
 
 /// Checks the files of a trace, and returns how many arrows there are.
 fn files(folder: &Path) -> usize {
@@ -307,8 +307,8 @@ fn a_job_on_two_nodes_is_traced() {
         let said = said(&output);
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert!(said.contains("4 ranks on 1 host"), "{said}");
-        let waits = 60 * 4 + 8 * 2 + 7 * 2 * 4;
-        assert_eq!(files(folder.path()), 4 * (waits - 2 - 4), "{said}");
+        let waits = 60 * 4 + 8 * 2 + 7 * 2 * 3;
+        assert_eq!(files(folder.path()), 4 * (waits - 2 - 3), "{said}");
     };
     run(false);
     if Bed::builder(2).build_or_skip(test).is_some() {
@@ -407,8 +407,8 @@ mod gpus {
         let output = traced(folder.path(), 3, "gpu steps").output().unwrap();
         let said = said(&output);
         assert_eq!(output.status.code(), Some(0), "{said}");
-        let waits = 30 * 4 + 4 * 2 + 3 * 2 * 3;
-        assert_eq!(files(folder.path()), 3 * (waits - (2 + 3)), "{said}");
+        let waits = 30 * 4 + 4 * 2 + 3 * 2 * 2;
+        assert_eq!(files(folder.path()), 3 * (waits - (2 + 2)), "{said}");
         assert!(said.contains("dropped  none"), "{said}");
     }
 

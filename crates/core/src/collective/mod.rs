@@ -1,10 +1,71 @@
-//! Operations of all ranks together, on the stream.
+//! Collectives: operations of all ranks together, on the stream.
 //!
-//! Each collective is a file here. It consists of a window by slot, or of parts of an epoch, and knows no device. So it
-//! runs, is captured and replayed, and fails like a window.
+//! # Model
+//!
+//! A collective is opened by all ranks together, with a name and a shape: a number of elements, and perhaps a root. Then
+//! it is called any number of times. A call enqueues, and the host does not wait. It can be captured and replayed. The
+//! regions of a call may be other ones each time, but have the lengths of the shape.
+//!
+//! | collective | brings |
+//! |---|---|
+//! | [`Barrier`] | nothing: later work waits for earlier work of all ranks |
+//! | [`Broadcast`] | the vector of one rank to all |
+//! | [`Gather`], [`Scatter`] | blocks of all ranks to one rank, and of one rank to all |
+//! | [`AllGather`] | blocks of all ranks to all |
+//! | [`AllToAll`] | a block of each rank to each rank |
+//! | [`Reduce`], [`AllReduce`] | the sum of all vectors to one rank, or to all |
+//! | [`ReduceScatter`] | a block of the sum to each rank |
+//! | [`Scan`] | the sum of the vectors of the ranks up to each rank |
+//!
+//! All ranks must make the same calls in the same order. tidegate does not notice if ranks ask for different reductions.
+//! If ranks call two collectives in different orders, or if a call was refused on only one rank, they wait for each
+//! other. Like all long waits this is reported, and a limit can end it (`fail_after`).
+//!
+//! **Reductions go in the order of the ranks**: `op(…op(op(x0, x1), x2)…)`, for each element. This does not depend on the
+//! length, the algorithm, the device, or a [`Choice`]. So a result has the same bits on all ranks and in every run. Floats
+//! are rounded after each step.
+//!
+//! A [`Choice`] says where a collective changes from one algorithm to another, and how long its messages are.
+//!
+//! Inside, a collective is a window by slot with two buffers, and a call consists of epochs. So it runs on every device
+//! and over every NIC that windows do. A rank has room for two pieces from each rank that sends to it.
+//!
+//! The first call for certain regions and a reduction prepares its batches. The last eight such sets are kept.
+//!
+//! # Failure
+//!
+//! A collective fails like a window with its name: see [the failures of windows](crate::window#failure). If a rank is lost
+//! in the middle of a call, the waits of the others end with an error that names it. What is in the output then is
+//! unspecified.
 
+mod algorithms;
+mod all_gather;
 mod all_reduce;
+mod all_to_all;
 mod barrier;
+mod broadcast;
+mod choice;
+mod executor;
+mod gather;
+mod handle;
+mod reduce;
+mod reduce_scatter;
+mod scan;
+mod scatter;
+mod schedule;
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod tests;
 
+pub use all_gather::AllGather;
 pub use all_reduce::AllReduce;
+pub use all_to_all::AllToAll;
 pub use barrier::Barrier;
+pub use broadcast::Broadcast;
+pub use choice::Choice;
+pub use gather::Gather;
+pub use reduce::Reduce;
+pub use reduce_scatter::ReduceScatter;
+pub use scan::Scan;
+pub use scatter::Scatter;

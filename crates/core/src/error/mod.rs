@@ -18,7 +18,7 @@ pub use epoch::EpochError;
 pub use misuse::{
     CaptureError, KernelError, LayoutFault, MeetError, RegionError, SettingError, StreamError,
 };
-pub use open::{AllReduceLimit, Declared, Disagreement, Property, WindowError};
+pub use open::{Declared, Disagreement, Property, WindowError};
 pub use rejected::Rejected;
 pub(crate) use room::{no_memory, push, reserved};
 pub use slot_name::SlotName;
@@ -96,7 +96,7 @@ pub enum Error {
     /// A region, a part, a set of indices or a layout is invalid, or belongs to another stream or device.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// A window, a barrier or an all-reduce was not opened.
+    /// A window or a collective was not opened.
     #[error(transparent)]
     Open(#[from] WindowError),
     /// A recording could not be made, was replayed with other things, or does not allow the call.

@@ -58,13 +58,26 @@ pub enum WindowError {
         /// The ranks that still hold a half or an epoch of the earlier window.
         ranks: Vec<usize>,
     },
-    /// An all-reduce would be too large.
-    #[error("all-reduce `{name}`: {limit}")]
-    AllReduce {
-        /// The name of the all-reduce. It was refused before the ranks agreed on an id.
+    /// A collective needs a length for each rank.
+    #[error("collective `{name}`: {counts} lengths were given for {ranks} ranks")]
+    Counts {
+        /// The name of the collective. It was refused before the ranks agreed on an id.
         name: Arc<str>,
-        /// The limit that it exceeds.
-        limit: AllReduceLimit,
+        /// How many lengths were given.
+        counts: usize,
+        /// How many ranks the job has.
+        ranks: usize,
+    },
+    /// The vector or a block of a collective takes too many pieces.
+    #[error(
+        "collective `{name}`: a vector or block takes more than {most} pieces: choose longer pieces (`Choice::piece`), or \
+         divide the data"
+    )]
+    TooLong {
+        /// The name of the collective. It was refused before the ranks agreed on an id.
+        name: Arc<str>,
+        /// The most pieces.
+        most: usize,
     },
     /// The layouts that a rank declares have too many runs.
     #[error(
@@ -109,72 +122,6 @@ pub enum WindowError {
         window: WindowName,
         /// The rank whose NIC is new.
         rank: usize,
-    },
-}
-
-/// The limit that an all-reduce exceeds.
-///
-/// # Examples
-///
-/// ```
-/// # use tidegate::host::prelude::*;
-/// use tidegate::error::{AllReduceLimit, WindowError};
-///
-/// # tidegate::doc::ranks(1, |world| {
-/// # stream!(let s = world.stream()?);
-/// let error = AllReduce::<f64>::open(&s, "field", 1 << 20).unwrap_err(); // 8 MiB
-/// let Error::Open(WindowError::AllReduce { limit, .. }) = error else { panic!("{error}") };
-/// assert!(matches!(limit, AllReduceLimit::Vector { size: 8, .. }));
-/// # Ok(()) });
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AllReduceLimit {
-    /// The vectors are too long.
-    #[error(
-        "vectors of {len} elements of {size} bytes have more than {most}: an all-reduce is made for short vectors"
-    )]
-    Vector {
-        /// How many elements a vector has.
-        len: usize,
-        /// The size of an element, in bytes.
-        size: usize,
-        /// The most bytes that a vector may have.
-        most: usize,
-    },
-    /// There are too many ranks.
-    #[error("{ranks} ranks would each put to all others: an all-reduce is made for at most {most}")]
-    Ranks {
-        /// How many ranks the job has.
-        ranks: usize,
-        /// The most ranks that an all-reduce may have.
-        most: usize,
-    },
-    /// The slots for all ranks take too much memory.
-    #[error(
-        "vectors of {len} elements of {size} bytes, twice from each of {ranks} ranks, have more than {most} bytes"
-    )]
-    Memory {
-        /// How many elements a vector has.
-        len: usize,
-        /// The size of an element, in bytes.
-        size: usize,
-        /// How many ranks the job has.
-        ranks: usize,
-        /// The most bytes that all slots may have together.
-        most: usize,
-    },
-    /// The all-reduce needs more lanes than the stream carries out at a time.
-    #[error(
-        "an all-reduce over {ranks} ranks takes {lanes} lanes of one batch, and this stream carries out {most} at a time"
-    )]
-    Lanes {
-        /// How many ranks the job has.
-        ranks: usize,
-        /// How many lanes the all-reduce needs.
-        lanes: usize,
-        /// The most lanes of this stream.
-        most: usize,
     },
 }
 

@@ -277,7 +277,7 @@ pub struct Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Awaits {
-    /// The window, barrier or all-reduce.
+    /// The window, barrier or other collective.
     pub window: Option<WindowId>,
     /// The rank that must act.
     pub peer: u32,
@@ -289,7 +289,7 @@ pub struct Awaits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Tells {
-    /// The window, barrier or all-reduce.
+    /// The window, barrier or other collective.
     pub window: Option<WindowId>,
     /// The rank that waits for it.
     pub peer: u32,
@@ -359,8 +359,24 @@ pub enum EpochCall {
     Exchange,
     /// `Barrier::enqueue`.
     Barrier,
-    /// The sum of an all-reduce, after its exchange.
+    /// A call of a broadcast.
+    Broadcast,
+    /// A call of a reduce.
     Reduce,
+    /// A call of an all-reduce.
+    AllReduce,
+    /// A call of a gather.
+    Gather,
+    /// A call of a scatter.
+    Scatter,
+    /// A call of an all-gather.
+    AllGather,
+    /// A call of a reduce-scatter.
+    ReduceScatter,
+    /// A call of an all-to-all.
+    AllToAll,
+    /// A call of a scan.
+    Scan,
     /// A wait for operations of this rank's NIC.
     Tickets,
 }
@@ -374,7 +390,15 @@ impl fmt::Display for EpochCall {
             EpochCall::Expose => "expose",
             EpochCall::Exchange => "exchange",
             EpochCall::Barrier => "barrier",
-            EpochCall::Reduce => "all-reduce",
+            EpochCall::Broadcast => "broadcast",
+            EpochCall::Reduce => "reduce",
+            EpochCall::AllReduce => "all-reduce",
+            EpochCall::Gather => "gather",
+            EpochCall::Scatter => "scatter",
+            EpochCall::AllGather => "all-gather",
+            EpochCall::ReduceScatter => "reduce-scatter",
+            EpochCall::AllToAll => "all-to-all",
+            EpochCall::Scan => "scan",
             EpochCall::Tickets => "wait for the NIC",
         })
     }
@@ -422,7 +446,7 @@ impl Declared {
         parts.find(|part| (part.lane, part.leg) == (lane, leg))
     }
 
-    /// The window, barrier or all-reduce that the call concerns; `None` if there are several, or none.
+    /// The window, barrier or other collective that the call concerns; `None` if there are several, or none.
     pub fn window(&self) -> Option<WindowId> {
         let awaited = (self.parts.iter()).filter_map(|part| part.awaits?.window);
         let told = self.parts.iter().flat_map(|part| &part.tells);

@@ -13,6 +13,12 @@ use crate::footprint::{Footprint, Overlap, find_overlap};
 pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
     let all = edges.all;
     let first = &all[0];
+    // This explains more than a slot that does not fit because of it.
+    for (rank, each) in all.iter().enumerate() {
+        if each.purpose != first.purpose && each.layout == first.layout {
+            return Err(purposes_differ(first.purpose, rank, each.purpose));
+        }
+    }
     for (rank, each) in all.iter().enumerate() {
         let differs = |what, mine: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
             let (first, other) = (format!("{mine:?}"), format!("{theirs:?}"));
@@ -28,9 +34,6 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
         }
         if (each.layout, each.size) != (first.layout, first.size) {
             return Err(elements_differ(first, rank, each));
-        }
-        if each.purpose != first.purpose {
-            return Err(purposes_differ(first.purpose, rank, each.purpose));
         }
         if each.buffers != first.buffers {
             return differs(Property::Buffers, &first.buffers, &each.buffers);
@@ -50,7 +53,7 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
         }
         // If the slots follow from the purpose, they fit. And if the memory of one rank can be addressed, that of all
         // can.
-        if each.purpose == Purpose::Program || rank == 0 {
+        if each.purpose != Purpose::Barrier || rank == 0 {
             check_rank(edges, rank, each)?;
         }
     }
@@ -81,8 +84,7 @@ fn elements_differ(first: &Description, rank: usize, each: &Description) -> Disa
 fn purposes_differ(first: Purpose, rank: usize, each: Purpose) -> Disagreement {
     let what = |purpose: Purpose| match purpose {
         Purpose::Program => "a window".to_owned(),
-        Purpose::AllReduce { len: 1 } => "an all-reduce of 1 element".to_owned(),
-        Purpose::AllReduce { len } => format!("an all-reduce of {len} elements"),
+        Purpose::Collective(joint) => joint.to_string(),
         Purpose::Barrier => "a barrier".to_owned(),
     };
     Disagreement::Differs {
@@ -265,22 +267,6 @@ mod tests {
         assert_eq!(Edges::new(&all).origins(0), [1]);
         assert_eq!(all[0].slots(|_| false), Some((vec![0, 64], [192, 0])));
         assert_eq!(all[0].slots(|_| true), Some((vec![0, 64], [0, 192])));
-    }
-
-    #[test]
-    fn what_is_sent_of_an_all_reduce_is_short() {
-        let window = plain(&[(1, 3, 4)], &[(1, 3)]);
-        assert_eq!(window.in_short().in_full(0, 2), window);
-        let reduce = Description {
-            purpose: Purpose::AllReduce { len: 4 },
-            ..plain(&[], &[])
-        };
-        let reduce = reduce.in_full(0, 1000);
-        check(&vec![reduce.clone(); 1000]).unwrap();
-        assert_eq!((reduce.inbound.len(), reduce.outbound.len()), (1000, 1000));
-        let sent = postcard::to_allocvec(&reduce.in_short()).unwrap();
-        assert!(sent.len() < 100, "{} bytes", sent.len());
-        assert_eq!(reduce.in_short().in_full(3, 1000), reduce);
     }
 
     #[test]

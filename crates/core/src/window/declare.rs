@@ -13,9 +13,10 @@ use tidegate_hal::site::CallSite;
 
 use super::describe::{Description, Inbound, Outbound, Purpose};
 use super::handle::{In, Out};
+use super::joint::Joint;
 use super::{Atomic, ByRange, BySlot, Discipline};
-use crate::element::{Arithmetic, Element};
-use crate::error::{AllReduceLimit, Error, WindowError};
+use crate::element::Element;
+use crate::error::{Error, WindowError};
 use crate::footprint::Footprint;
 use crate::ground::fresh_id;
 use crate::layout::{Chosen, Layout};
@@ -344,21 +345,32 @@ impl<T> Window<T, BySlot> {
     }
 }
 
-impl<T: Arithmetic> Window<T, BySlot> {
-    /// The window of an all-reduce of `len` elements. It has an inbound slot from each rank (this one too), and an
-    /// outbound slot to each. The number of each slot is the number of the rank. No window that a program declares
-    /// matches it.
-    pub(crate) fn of_all_reduce(name: &str, len: usize) -> Self {
-        let mut window = Self::declare(name, Buffers::Double, 0);
-        window.description.purpose = Purpose::AllReduce { len };
+/// A slot of the window of a collective: the other rank, the key, and the number of elements.
+type JointSlot = (usize, u64, usize);
+
+impl<T: Element> Window<T, BySlot> {
+    /// A window that this rank does not want after all. The other ranks hear of it when they open theirs.
+    pub(crate) fn refused(name: &str, error: Error) -> Self {
+        let mut window = Self::new(name);
+        window.refused = Some(error);
         window
     }
 
-    /// A window that this rank does not want after all. The other ranks hear of it when they open theirs.
-    pub(crate) fn refused(name: &str, limit: AllReduceLimit) -> Self {
-        let mut window = Self::declare(name, Buffers::Double, 0);
-        let name = name.into();
-        window.refused = Some(WindowError::AllReduce { name, limit }.into());
+    /// The window of a collective. No window that a program declares matches it.
+    pub(crate) fn of_joint(
+        name: &str,
+        joint: Joint,
+        inbound: impl IntoIterator<Item = JointSlot>,
+        outbound: impl IntoIterator<Item = JointSlot>,
+    ) -> Self {
+        let mut window = Self::new(name).buffers(Buffers::Double);
+        window.description.purpose = Purpose::Collective(joint);
+        for (rank, key, len) in inbound {
+            window.slot_from(rank, key, len);
+        }
+        for (rank, key, len) in outbound {
+            window.slot_to_with_len(rank, key, len);
+        }
         window
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Kind;
+use super::joint::Joint;
 use crate::footprint::Footprint;
 
 /// Slots begin at multiples of this, so that no two origins write to one cache line.
@@ -39,10 +40,8 @@ pub(super) struct Description {
 pub(super) enum Purpose {
     /// The program declared it.
     Program,
-    /// An all-reduce of vectors of so many elements.
-    AllReduce {
-        len: usize,
-    },
+    /// A collective that moves data.
+    Collective(Joint),
     Barrier,
 }
 
@@ -89,24 +88,22 @@ pub(super) struct Outbound {
 }
 
 impl Description {
-    /// The description as it is sent. If the purpose determines the slots, it is sent without them. Otherwise the
-    /// descriptions of an all-reduce, each sent to all ranks, would grow with the cube of the number of ranks.
+    /// The description as it is sent. The purpose of a barrier determines the slots, so it is sent without them.
     pub(super) fn in_short(&self) -> Self {
         let mut short = self.clone();
-        if short.purpose != Purpose::Program {
+        if short.purpose == Purpose::Barrier {
             (short.inbound, short.outbound) = Default::default();
         }
         short
     }
 
-    /// Restores what a rank [sent in short](Self::in_short), in a job of `ranks` ranks. An all-reduce has an inbound
-    /// slot from each rank, and an outbound one to each. In each round of a barrier, a rank has an empty inbound slot
-    /// from the rank that signals it, and an outbound slot to the rank that it signals.
+    /// Restores what a rank [sent in short](Self::in_short), in a job of `ranks` ranks. In each round of a barrier, a
+    /// rank has an empty inbound slot from the rank that signals it, and an outbound slot to the rank that it signals.
     pub(super) fn in_full(mut self, rank: usize, ranks: usize) -> Self {
-        let slot = |(origin, len)| Inbound {
+        let slot = |origin| Inbound {
             origin,
             key: 0,
-            len,
+            len: 0,
         };
         let to = |target| Outbound {
             target,
@@ -115,14 +112,10 @@ impl Description {
             expected: None,
         };
         match self.purpose {
-            Purpose::Program => {}
-            Purpose::AllReduce { len } => {
-                self.inbound = (0..ranks).map(|origin| slot((origin, len))).collect();
-                self.outbound = (0..ranks).map(to).collect();
-            }
+            Purpose::Program | Purpose::Collective(_) => {}
             Purpose::Barrier => {
                 let origins = rounds(ranks).map(|step| (rank + ranks - step) % ranks);
-                self.inbound = origins.map(|origin| slot((origin, 0))).collect();
+                self.inbound = origins.map(slot).collect();
                 let targets = rounds(ranks).map(|step| (rank + step) % ranks);
                 self.outbound = targets.map(to).collect();
             }

@@ -155,7 +155,7 @@ fn has_landed<D: Device>(device: &D, landed: &Landed, operand: u64) -> bool {
 }
 
 /// The step that waits until an origin has completed.
-fn wait_step(peer: &Peer, window: WindowId) -> Step {
+pub(super) fn wait_step(peer: &Peer, window: WindowId) -> Step {
     let tag = Tag {
         window: Some(window),
         peer: peer.rank as u32,

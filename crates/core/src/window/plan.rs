@@ -265,7 +265,8 @@ fn compatible(a: What, b: What) -> bool {
     matches!((a, b), (What::Get, What::Get)) || (matches!(a, What::Accumulate { .. }) && a == b)
 }
 
-fn lower<D: Device>(
+/// The batch of an epoch: a lane for each member.
+pub(super) fn lower<D: Device>(
     half: &Half<D>,
     edges: &[Edge],
     members: &[usize],

@@ -1,6 +1,5 @@
 //! All-reduces that are refused, and what happens to an all-reduce when a rank ends.
 
-use super::super::check_size;
 use super::*;
 
 #[test]
@@ -58,27 +57,17 @@ fn ranks_that_disagree_all_get_an_error() {
 }
 
 #[test]
-fn what_should_not_be_reduced_so_is_refused() {
+fn vectors_of_too_many_pieces_are_refused() {
     World::<Host>::local(1, |world| {
         stream!(let s = world.stream().unwrap());
-        for len in [(1 << 17) + 1, usize::MAX / 8, usize::MAX] {
-            let error = AllReduce::<f64, Host>::open(&s, "energy", len)
-                .err()
-                .unwrap();
-            let is_named = error.to_string().contains("all-reduce `energy`: ");
-            assert!(
-                matches!(error, Error::Open(WindowError::AllReduce { .. })) && is_named,
-                "{error}"
-            );
+        for len in [(1 << 31) + 1, usize::MAX] {
+            let opened = AllReduce::<f64, Host>::open(&s, "energy", len);
+            let error = opened.err().unwrap();
+            let is_named = error.to_string().contains("collective `energy`: ");
+            let is_typed = matches!(error, Error::Open(WindowError::TooLong { .. }));
+            assert!(is_typed && is_named, "{error}");
         }
-        // The longest vector that is allowed.
-        drop(AllReduce::<f64, Host>::open(&s, "energy", 1 << 17).unwrap());
     });
-    assert!(check_size(1 << 17, 8, 512).is_ok());
-    assert!(check_size(1 << 17, 8, 513).is_err());
-    assert!(check_size(1, 8, 1024).is_ok());
-    assert!(check_size(1, 8, 1025).is_err());
-    assert!(check_size(1 << 20, 1, usize::MAX).is_err());
 }
 
 #[test]
@@ -148,18 +137,22 @@ fn of_a_rank_that_leaves_all_others_hear() {
 fn who_is_refused_on_one_rank_is_heard_of_by_the_others() {
     World::<Host>::local(3, |world| {
         stream!(let s = world.stream().unwrap());
-        // This is more than 1 MiB with one type, and less with the other.
-        let len = 200_000;
+        // These are too many pieces with one type, and half as many with the other.
+        let len = 1 << 18;
+        let choice = Choice {
+            piece: 16,
+            ..Choice::default()
+        };
         if world.rank() == 1 {
-            let error = AllReduce::<f64, Host>::open(&s, "energy", len)
+            let error = AllReduce::<f64, Host>::open_with(&s, "energy", len, choice)
                 .err()
                 .unwrap();
             assert!(
-                matches!(error, Error::Open(WindowError::AllReduce { .. })),
+                matches!(error, Error::Open(WindowError::TooLong { .. })),
                 "{error}"
             );
         } else {
-            let error = AllReduce::<f32, Host>::open(&s, "energy", len)
+            let error = AllReduce::<f32, Host>::open_with(&s, "energy", len, choice)
                 .err()
                 .unwrap();
             assert!(

@@ -1,0 +1,126 @@
+//! The algorithms: from a rank, the number of ranks and the lengths to a schedule.
+//!
+//! # Model
+//!
+//! | collective | short | long |
+//! |---|---|---|
+//! | broadcast | a tree in which a rank has up to 7 children at each level | the root deals out chunks; each rank sends its chunk to the others |
+//! | reduce | all send to the root, which reduces | ranks reduce chunks, and send them to the root |
+//! | all-reduce | all send to all, and each reduces; many ranks gather in a logarithm of rounds | ranks reduce chunks, and send them to all |
+//! | all-gather | all send to all; many ranks gather in a logarithm of rounds | all send to all |
+//! | gather, scatter, all-to-all, reduce-scatter | each datum goes directly to its rank | the same |
+//! | scan | each rank sends to all higher ranks, which reduce | from rank to rank |
+//!
+//! Long data goes in pieces, one in each stage. Algorithms of two phases overlap them: while piece i is in the first
+//! phase, piece i - 1 is in the second.
+//!
+//! **The order of reductions is always the same**: each element is reduced in the order of the ranks, from rank 0 on. So
+//! the result depends on no choice, no length and no device. That rules out rings and recursive doubling, whose order
+//! differs between elements or ranks. A direct exchange of chunks sends as few bytes as a ring.
+
+mod direct;
+mod reduce;
+mod scan;
+mod tree;
+
+use super::choice::Choice;
+use super::schedule::{Blocks, Buffer, Job, Schedule};
+use crate::window::JointKind;
+
+/// What is done, and with how many elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct What {
+    pub(crate) kind: JointKind,
+    pub(crate) counts: Counts,
+}
+
+/// The lengths of the blocks of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// The vector, or each block, has so many elements.
+    Equal(usize),
+    /// Each rank's block.
+    Each(Vec<usize>),
+    /// What this rank sends to each rank, and what it receives from each.
+    Pairs(Vec<usize>, Vec<usize>),
+}
+
+impl Counts {
+    /// The blocks of all ranks.
+    pub(crate) fn blocks(&self, ranks: usize) -> Blocks {
+        match self {
+            Counts::Equal(count) => Blocks::equal(ranks, *count),
+            Counts::Each(counts) | Counts::Pairs(counts, _) => Blocks::new(counts),
+        }
+    }
+
+    /// The blocks that this rank receives.
+    pub(crate) fn received(&self, ranks: usize) -> Blocks {
+        match self {
+            Counts::Pairs(_, counts) => Blocks::new(counts),
+            _ => self.blocks(ranks),
+        }
+    }
+
+    /// The length of the vector.
+    pub(crate) fn vector(&self) -> usize {
+        match self {
+            Counts::Equal(count) => *count,
+            Counts::Each(_) | Counts::Pairs(..) => unreachable!("vectors have one length"),
+        }
+    }
+}
+
+/// What this rank does. `in_place` says that the input is where the output will be.
+pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) -> Schedule {
+    let input = match in_place {
+        true => Buffer::Output,
+        false => Buffer::Input,
+    };
+    let counts = &what.counts;
+    let is_short = |elements: usize| elements.saturating_mul(job.size) <= choice.short;
+    let is_crowd = job.ranks > choice.few;
+    let made = match what.kind {
+        JointKind::Broadcast { root } => {
+            let count = counts.vector();
+            match job.ranks < 3 || is_short(count) {
+                true => tree::broadcast(job, root, count),
+                false => direct::deal(job, root, count),
+            }
+        }
+        JointKind::Gather { root } => direct::gather(job, root, &counts.blocks(job.ranks)),
+        JointKind::Scatter { root } => direct::scatter(job, root, &counts.blocks(job.ranks)),
+        JointKind::AllGather => {
+            let blocks = counts.blocks(job.ranks);
+            match counts {
+                Counts::Equal(count) if is_crowd && is_short(blocks.all()) => {
+                    tree::all_gather(job, input, *count)
+                }
+                _ => direct::all_gather(job, input, &blocks),
+            }
+        }
+        JointKind::AllToAll => {
+            let (to, from) = (counts.blocks(job.ranks), counts.received(job.ranks));
+            direct::all_to_all(job, &to, &from)
+        }
+        JointKind::Reduce { root } => match is_short(counts.vector()) {
+            true => reduce::to_root(job, root, counts.vector()),
+            false => reduce::chunks_to_root(job, root, counts.vector()),
+        },
+        JointKind::AllReduce => {
+            let count = counts.vector();
+            let all = count.saturating_mul(job.ranks);
+            match (is_short(count), is_crowd && is_short(all)) {
+                (_, true) => tree::all_reduce(job, input, count),
+                (true, _) => reduce::everywhere(job, input, count),
+                (false, _) => reduce::chunks_to_all(job, input, count),
+            }
+        }
+        JointKind::ReduceScatter => reduce::scatter(job, counts.vector()),
+        JointKind::Scan { exclusive } => match !is_crowd && is_short(counts.vector()) {
+            true => scan::direct(job, input, exclusive, counts.vector()),
+            false => scan::chain(job, input, exclusive, counts.vector()),
+        },
+    };
+    made.finish()
+}

@@ -1,0 +1,58 @@
+//! What a program can choose about the algorithms of a collective.
+
+/// Where a collective changes from one algorithm to another, and how long its messages are. All ranks must choose alike.
+///
+/// No choice changes a result: reductions go in the order of the ranks in every algorithm, so even the bits of a float
+/// sum stay the same.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::Choice;
+/// use tidegate::host::prelude::*;
+///
+/// # tidegate::doc::ranks(3, |world| {
+/// # stream!(let s = world.stream()?);
+/// # let mut x = Region::from_slice(&world, &[world.rank() as f64; 1000])?.on(&s)?;
+/// // Vectors of more than 1 KiB are reduced in chunks.
+/// let choice = Choice { short: 1 << 10, ..Choice::default() };
+/// let mut sums = AllReduce::open_with(&s, "sums", 1000, choice)?;
+/// sums.sum(&s, &mut x)?;
+/// assert_eq!(x.into_host(&s)?[999], 3.0);
+/// # Ok(()) });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The most bytes of a vector for which the algorithm with the fewest rounds is taken: all ranks send to all, say.
+    /// Longer vectors are divided into chunks, so that fewer bytes are sent. The default is 16 KiB.
+    pub short: usize,
+    /// The most bytes of a message between two ranks. Longer data is sent in pieces. Each rank has room for two pieces from
+    /// each rank that sends to it. The default is 256 KiB. If many ranks send to one, pieces are shorter than chosen, so
+    /// that the room of a rank stays below 128 MiB where possible.
+    pub piece: usize,
+    /// The most ranks of which each sends a short vector to all others. More ranks gather short vectors in a logarithm
+    /// of rounds. The default is 32.
+    pub few: usize,
+}
+
+impl Default for Choice {
+    fn default() -> Self {
+        Choice {
+            short: 16 << 10,
+            piece: 256 << 10,
+            few: 32,
+        }
+    }
+}
+
+/// The most bytes of one buffer of the slots of a rank, if pieces need not be shorter than [`SHORTEST`] for it.
+const ROOM: usize = 64 << 20;
+const SHORTEST: usize = 4 << 10;
+
+impl Choice {
+    /// The most elements of a slot, where ranks have up to two slots for each of the others.
+    pub(crate) fn piece(&self, ranks: usize, size: usize) -> usize {
+        let fits = (ROOM / (2 * ranks)).max(SHORTEST);
+        (self.piece.min(fits) / size).max(1)
+    }
+}

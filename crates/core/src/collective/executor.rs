@@ -1,0 +1,430 @@
+//! Carries out schedules on a stream.
+//!
+//! # Model
+//!
+//! All collectives have one executor. It owns the two halves of an internal window by slot, and the scratch buffer. A call
+//! names its buffers. For buffers that it has not seen yet, the executor makes the rounds (`window/round.rs`) of the
+//! schedule. It then enqueues the rounds one after the other. So a call that is repeated costs the submission of its
+//! batches and nothing else, and a captured call replays the same batches.
+//!
+//! # Failure
+//!
+//! A call that is refused has enqueued nothing, with one exception: something refuses a later round of the call when the
+//! earlier ones are enqueued. Other ranks count on the rest, so the window is revoked.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use tidegate_hal::batch::{Op, Scalar};
+use tidegate_hal::device::{Device, Stream as _};
+use tidegate_hal::memory::Ptr;
+use tidegate_hal::site::CallSite;
+
+use super::algorithms::{Counts, What, schedule};
+use super::choice::Choice;
+use super::schedule::{Buffer, From, How, Job, Local, Schedule, Slot, Spot};
+use crate::carry::{Carry, Visitor};
+use crate::element::Element;
+use crate::error::{EpochError, Error, Result, WindowError};
+use crate::nic::Touch;
+use crate::observe::EpochCall;
+use crate::place::On;
+use crate::region::{Region, RegionBody};
+use crate::stream::{Stream, prepare_wait};
+use crate::window::{
+    BySlot, Inbox, Joint, JointKind, LocalAction, LocalMove, Origin, Outbox, Put, Round, RoundPlan,
+    Run, Window, hash_of,
+};
+use crate::world::World;
+
+/// For how many different buffers and reductions the rounds are kept.
+const KEPT: usize = 8;
+
+/// The most ranks that a rank sends to in one stage. The lanes of a stage must all be resident on a GPU.
+const PEERS: usize = 32;
+
+/// The most pieces of a vector or block. Each one is a stage, with batches of its own.
+const MOST_PIECES: usize = 1 << 16;
+
+/// The lanes of a stage for each peer: the post, the put, the wait.
+const LANES: usize = 3;
+
+/// A reduction of elements that consist of `parts` numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reduction {
+    pub(crate) op: Op,
+    pub(crate) scalar: Scalar,
+    pub(crate) parts: usize,
+}
+
+/// The buffers of a call.
+pub(crate) struct Buffers<'b, D: Device> {
+    /// `None` if the call is in place.
+    pub(crate) input: Option<&'b RegionBody<D>>,
+    /// `None` if this rank gets nothing.
+    pub(crate) output: Option<&'b RegionBody<D>>,
+}
+
+/// The address of a region, and the number that tells it from a later region at the same address.
+type Known = Option<(Ptr, u64)>;
+
+/// The rounds of the calls with these buffers.
+struct Kept<D: Device> {
+    buffers: (Known, Known),
+    reduction: Option<Reduction>,
+    rounds: Arc<[Round<D>]>,
+}
+
+/// A collective of any kind, open on all ranks.
+pub(crate) struct Executor<'s, T: Element, D: Device> {
+    inbox: Inbox<'s, T, D, BySlot>,
+    outbox: Outbox<'s, T, D, BySlot>,
+    scratch: Region<T, On<'s, D>>,
+    job: Job,
+    choice: Choice,
+    what: What,
+    /// The slots, in the order of their declaration.
+    inbound: Box<[Slot]>,
+    outbound: Box<[Slot]>,
+    kept: Vec<Kept<D>>,
+}
+
+impl<'s, T: Element, D: Device> Executor<'s, T, D> {
+    /// Opens the window of a collective.
+    pub(crate) fn open(
+        stream: &Stream<'s, D>,
+        name: &str,
+        what: What,
+        choice: Choice,
+    ) -> Result<Self> {
+        let world = stream.world();
+        let (rank, ranks) = (world.rank(), world.size());
+        let piece = choice.piece(ranks, size_of::<T>());
+        if let Err(error) = check(world, name, piece, &what) {
+            // The other ranks must hear of it.
+            let opened = Window::<T, _>::refused(name, error).open(stream);
+            return Err(opened.expect_err("a refused window is not opened"));
+        }
+        let job = Job {
+            rank,
+            ranks,
+            size: size_of::<T>(),
+            // One lane is for moves beside.
+            peers: (stream.raw().most_lanes().saturating_sub(1) / LANES).clamp(1, PEERS),
+            piece,
+        };
+        let [apart, in_place] = [false, true].map(|it| schedule(&job, &choice, &what, it));
+        let joint = Joint {
+            kind: what.kind,
+            len: match &what.counts {
+                Counts::Equal(len) => Ok(*len),
+                Counts::Each(counts) => Err(hash_of(counts)),
+                // Each rank has other numbers, and the two ranks of a slot compare its length.
+                Counts::Pairs(..) => Err(0),
+            },
+            choice: [choice.short, choice.piece, choice.few],
+        };
+        let Schedule {
+            inbound, outbound, ..
+        } = &apart;
+        let each = |(slot, len): (&Slot, &usize)| (slot.rank, slot.key, *len);
+        let window = Window::of_joint(
+            name,
+            joint,
+            inbound.iter().map(each),
+            outbound.iter().map(each),
+        );
+        let elements = apart.scratch.max(in_place.scratch);
+        let ((inbox, outbox), scratch) =
+            window.open_with(stream, |_, _| Region::zeroed(world, elements)?.on(stream))?;
+        Ok(Executor {
+            inbox,
+            outbox,
+            scratch,
+            inbound: inbound.keys().copied().collect(),
+            outbound: outbound.keys().copied().collect(),
+            job,
+            choice,
+            what,
+            kept: Vec::new(),
+        })
+    }
+
+    pub(crate) fn inbox(&self) -> &Inbox<'s, T, D, BySlot> {
+        &self.inbox
+    }
+
+    pub(crate) fn ranks(&self) -> usize {
+        self.job.ranks
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.job.rank
+    }
+
+    /// Whether this rank is the root.
+    pub(crate) fn is_root(&self) -> bool {
+        matches!(self.what.kind, JointKind::Gather { root } | JointKind::Scatter { root } if root == self.job.rank)
+    }
+
+    pub(crate) fn what(&self) -> &What {
+        &self.what
+    }
+
+    /// Refuses a region that does not have so many elements.
+    pub(crate) fn check(&self, region: &RegionBody<D>, len: usize) -> Result<()> {
+        if region.len() == len {
+            return Ok(());
+        }
+        let window = self.inbox.named();
+        let (src, dst) = (region.len(), len);
+        Err(Error::Epoch(EpochError::CountMismatch { window, src, dst }))
+    }
+
+    /// Enqueues a call. The lengths of the buffers have been checked.
+    #[track_caller]
+    pub(crate) fn run(
+        &mut self,
+        stream: &Stream<'s, D>,
+        buffers: &Buffers<'_, D>,
+        reduction: Option<Reduction>,
+    ) -> Result<()> {
+        let site = Location::caller();
+        self.inbox.ready(stream)?;
+        let rounds = self.rounds(stream, buffers, reduction)?;
+        for round in &*rounds {
+            round.admit(&self.inbox, &self.outbox)?;
+        }
+        self.prepare(stream, &rounds, buffers)?;
+        self.settle(stream, buffers, site)?;
+        let call = call_of(self.what.kind);
+        let mut begun = false;
+        let enqueued = rounds.iter().try_for_each(|round| {
+            let (inbox, outbox) = (&self.inbox, &self.outbox);
+            round.submit(stream, inbox, outbox, (call, site), &mut begun)
+        });
+        enqueued.inspect_err(|error| {
+            if begun {
+                self.inbox.revoke(error);
+            }
+        })
+    }
+
+    /// Lets the device refuse a call of several batches now, if it would, before the other ranks can hear of the call.
+    fn prepare(
+        &self,
+        stream: &Stream<'s, D>,
+        rounds: &[Round<D>],
+        buffers: &Buffers<'_, D>,
+    ) -> Result<()> {
+        let batches = || rounds.iter().flat_map(Round::batches);
+        let count = batches().count();
+        let Some(last) = batches().last().filter(|_| count > 1) else {
+            return Ok(());
+        };
+        let mut items = count;
+        let tickets = buffers.output.and_then(RegionBody::outstanding);
+        let mut lines = self.outbox.lines().peekable();
+        if tickets.is_some() || lines.peek().is_some() {
+            // NICs may read the output already, and those of this window will read it. Before a batch writes, it waits.
+            let readers = tickets.map(|tickets| tickets.readers());
+            let waits = prepare_wait(stream, readers.into_iter().flatten().chain(lines))?;
+            // The call also waits at first, once for each window whose NIC writes a buffer.
+            let mut writers = Vec::new();
+            for body in buffers.input.iter().chain(&buffers.output) {
+                if let Some(tickets) = body.outstanding() {
+                    tickets.gather(Touch::Read, &mut writers);
+                }
+            }
+            items += count * waits + writers.len();
+        }
+        stream.raw().prepare(last, items)?;
+        Ok(())
+    }
+
+    /// Waits for operations of NICs, for other windows, that still use the buffers.
+    fn settle(
+        &self,
+        stream: &Stream<'s, D>,
+        buffers: &Buffers<'_, D>,
+        site: CallSite,
+    ) -> Result<()> {
+        if let Some(input) = buffers.input {
+            input.settle(stream, Touch::Read, site)?;
+        }
+        match buffers.output {
+            Some(output) => output.settle(stream, Touch::Write, site),
+            None => Ok(()),
+        }
+    }
+
+    /// The rounds for these buffers, which are made on first use.
+    fn rounds(
+        &mut self,
+        stream: &Stream<'s, D>,
+        buffers: &Buffers<'_, D>,
+        reduction: Option<Reduction>,
+    ) -> Result<Arc<[Round<D>]>> {
+        let known = |body: Option<&RegionBody<D>>| body.map(|body| (body.ptr(), body.id));
+        let key = (known(buffers.input), known(buffers.output));
+        let is = |kept: &&Kept<D>| kept.buffers == key && kept.reduction == reduction;
+        if let Some(kept) = self.kept.iter().find(is) {
+            return Ok(kept.rounds.clone());
+        }
+        let in_place = buffers.input.is_none();
+        let schedule = schedule(&self.job, &self.choice, &self.what, in_place);
+        let plans = schedule.stages.iter().map(|stage| {
+            let body = |spot: Spot| {
+                let region = match spot.buffer {
+                    Buffer::Input => buffers.input,
+                    Buffer::Output => buffers.output,
+                    Buffer::Scratch => Some(&self.scratch.body),
+                };
+                Run {
+                    region: region.expect("the schedule uses the buffers of the call"),
+                    offset: spot.first * size_of::<T>(),
+                }
+            };
+            let lanes = |lanes: &[Vec<Local>]| -> Vec<Vec<LocalMove<'_, D>>> {
+                let one = |one: &Local| self.local(one, reduction, body);
+                lanes
+                    .iter()
+                    .map(|lane| lane.iter().map(one).collect())
+                    .collect()
+            };
+            RoundPlan {
+                puts: (stage.sends.iter())
+                    .map(|send| Put {
+                        slot: number(&self.outbound, send.to),
+                        from: body(send.from),
+                        count: send.count,
+                    })
+                    .collect(),
+                origins: stage.receives.iter().map(|(slot, _)| slot.rank).collect(),
+                beside: lanes(&stage.beside),
+                behind: lanes(&stage.behind),
+            }
+        });
+        let plans: Vec<_> = plans.collect();
+        let most = stream.raw().most_lanes();
+        let rounds: Vec<_> = (plans.iter())
+            // SAFETY: the buffers have the lengths that the schedule was made for, which the callers have checked. They
+            // belong to this stream, as the types of the public calls say. The slots have the lengths of the schedule.
+            // The tests of the algorithms check that lanes of a stage are independent. Reductions come with the scalar
+            // of their elements.
+            .map(|plan| unsafe { Round::new(&self.inbox, &self.outbox, plan, most) })
+            .collect::<Result<_>>()?;
+        // What the device refuses is refused here, before the other ranks can hear of this call.
+        for batch in rounds.iter().flat_map(Round::batches) {
+            stream.raw().prepare(batch, 1)?;
+        }
+        if self.kept.len() == KEPT {
+            // The queue keeps the batches if some of their work is still to be carried out.
+            self.kept.remove(0);
+        }
+        let rounds: Arc<[_]> = rounds.into();
+        self.kept.push(Kept {
+            buffers: key,
+            reduction,
+            rounds: rounds.clone(),
+        });
+        Ok(rounds)
+    }
+
+    fn local<'b>(
+        &self,
+        one: &Local,
+        reduction: Option<Reduction>,
+        body: impl Fn(Spot) -> Run<'b, D>,
+    ) -> LocalMove<'b, D> {
+        let reduce = |op: Option<Op>| {
+            let Reduction {
+                op: of_call,
+                scalar,
+                parts,
+            } = reduction.expect("a call that reduces has an operation");
+            LocalAction::Reduce(op.unwrap_or(of_call), scalar, parts)
+        };
+        LocalMove {
+            action: match one.how {
+                How::Copy => LocalAction::Copy,
+                How::First => reduce(Some(Op::Replace)),
+                How::Next => reduce(None),
+            },
+            from: match one.from {
+                From::Spot(spot) => Origin::Run(body(spot)),
+                From::Slot(slot, first) => Origin::Slot(
+                    slot.rank,
+                    number(&self.inbound, slot),
+                    first * size_of::<T>(),
+                ),
+            },
+            to: body(one.to),
+            count: one.count,
+        }
+    }
+
+    /// Visits what the executor holds on the stream.
+    pub(crate) fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        self.inbox.visit(visitor);
+        self.outbox.visit(visitor);
+        self.scratch.visit(visitor);
+    }
+}
+
+/// Refuses a collective that this rank cannot take part in.
+fn check<D: Device>(world: &World<D>, name: &str, piece: usize, what: &What) -> Result<()> {
+    if let JointKind::Broadcast { root }
+    | JointKind::Reduce { root }
+    | JointKind::Gather { root }
+    | JointKind::Scatter { root } = what.kind
+    {
+        world.check_rank(root)?;
+    }
+    let ranks = world.size();
+    let lengths: [&[usize]; 2] = match &what.counts {
+        Counts::Equal(_) => [&[], &[]],
+        Counts::Each(counts) => [counts, counts],
+        Counts::Pairs(to, from) => [to, from],
+    };
+    for counts in lengths {
+        if !matches!(what.counts, Counts::Equal(_)) && counts.len() != ranks {
+            let (name, counts) = (name.into(), counts.len());
+            return Err(WindowError::Counts {
+                name,
+                counts,
+                ranks,
+            }
+            .into());
+        }
+    }
+    let longest = match &what.counts {
+        Counts::Equal(len) => *len,
+        _ => lengths.concat().into_iter().max().unwrap_or(0),
+    };
+    if longest.div_ceil(piece) > MOST_PIECES {
+        let (name, most) = (name.into(), MOST_PIECES);
+        return Err(WindowError::TooLong { name, most }.into());
+    }
+    Ok(())
+}
+
+/// The number of a slot, in the order of declaration.
+fn number(slots: &[Slot], slot: Slot) -> usize {
+    let found = slots.binary_search(&slot);
+    found.expect("the window was declared for the same schedule")
+}
+
+fn call_of(kind: JointKind) -> EpochCall {
+    match kind {
+        JointKind::Broadcast { .. } => EpochCall::Broadcast,
+        JointKind::Reduce { .. } => EpochCall::Reduce,
+        JointKind::AllReduce => EpochCall::AllReduce,
+        JointKind::Gather { .. } => EpochCall::Gather,
+        JointKind::Scatter { .. } => EpochCall::Scatter,
+        JointKind::AllGather => EpochCall::AllGather,
+        JointKind::ReduceScatter => EpochCall::ReduceScatter,
+        JointKind::AllToAll => EpochCall::AllToAll,
+        JointKind::Scan { .. } => EpochCall::Scan,
+    }
+}

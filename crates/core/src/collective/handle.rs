@@ -1,0 +1,200 @@
+//! What all collectives have in common.
+
+use tidegate_hal::batch::Op;
+use tidegate_hal::device::Device;
+
+use super::executor::{Executor, Reduction};
+use crate::element::{Arithmetic, Reducible};
+use crate::error::{EpochError, Error, Result};
+
+/// Checks whether the elements can be reduced so.
+pub(super) fn reduction<T: Reducible, D: Device>(
+    executor: &Executor<'_, T, D>,
+    op: Op,
+) -> Result<Reduction> {
+    let window = || executor.inbox().named();
+    if T::Number::FLOAT && op.is_bitwise() {
+        let window = window();
+        return Err(Error::Epoch(EpochError::NotForFloats { window, op }));
+    }
+    if T::ONLY_SUMS && !matches!(op, Op::Sum | Op::Keep | Op::Replace) {
+        let window = window();
+        return Err(Error::Epoch(EpochError::OnlySums { window, op }));
+    }
+    Ok(Reduction {
+        op,
+        scalar: T::Number::SCALAR,
+        parts: T::NUMBERS,
+    })
+}
+
+/// The name of the window of a call that opens a collective for itself.
+pub(super) fn once(what: &str) -> String {
+    format!("{what} (once)")
+}
+
+/// Defines a collective, with the methods that all of them have. `$what` says what it is, `$arg` are the arguments that
+/// `open` has beside the length, and `$args` are their values in examples.
+macro_rules! collective {
+    (
+        $(#[$doc:meta])*
+        $name:ident of $bound:ident, $what:literal, ($($arg:ident)*) $args:literal => $kind:expr
+    ) => {
+        $(#[$doc])*
+        #[must_use = "the other ranks' calls wait for this one's"]
+        pub struct $name<'s, T: $bound, D: tidegate_hal::device::Device>(
+            crate::collective::executor::Executor<'s, T, D>,
+        );
+
+        impl<'s, T: $bound, D: tidegate_hal::device::Device> $name<'s, T, D> {
+            #[doc = concat!("Opens ", $what, ". The call is collective over all ranks of the job.")]
+            /// No open window may have this name.
+            ///
+            /// # Errors
+            ///
+            /// - [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks, if their shapes,
+            ///   types or names differ.
+            /// - [`Error::NoSuchRank`](crate::error::Error::NoSuchRank), on this rank, if the job does not have the root.
+            /// - [`WindowError::TooLong`](crate::error::WindowError::TooLong), on this rank.
+            /// - The other errors of [`Window::open`](crate::Window::open).
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::ranks(2, |world| {
+            /// # stream!(let s = world.stream()?);
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3)?;")]
+            /// # Ok(()) });
+            /// ```
+            pub fn open(
+                stream: &crate::stream::Stream<'s, D>,
+                name: &str,
+                $($arg: usize,)*
+                len: usize,
+            ) -> crate::error::Result<Self> {
+                Self::open_with(stream, name, $($arg,)* len, crate::collective::Choice::default())
+            }
+
+            #[doc = concat!("Like [`", stringify!($name), "::open`], with a choice of algorithms.")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("The same as [`", stringify!($name), "::open`]. The ranks must choose alike.")]
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// use tidegate::Choice;
+            ///
+            /// # tidegate::doc::ranks(2, |world| {
+            /// # stream!(let s = world.stream()?);
+            /// let choice = Choice { short: 1 << 10, ..Choice::default() };
+            #[doc = concat!(
+                "let it = ", stringify!($name), "::<f64>::open_with(&s, \"field\", ", $args, "3, choice)?;"
+            )]
+            /// # Ok(()) });
+            /// ```
+            pub fn open_with(
+                stream: &crate::stream::Stream<'s, D>,
+                name: &str,
+                $($arg: usize,)*
+                len: usize,
+                choice: crate::collective::Choice,
+            ) -> crate::error::Result<Self> {
+                let counts = crate::collective::algorithms::Counts::Equal(len);
+                Self::make(stream, name, $($arg,)* counts, choice)
+            }
+
+            fn make(
+                stream: &crate::stream::Stream<'s, D>,
+                name: &str,
+                $($arg: usize,)*
+                counts: crate::collective::algorithms::Counts,
+                choice: crate::collective::Choice,
+            ) -> crate::error::Result<Self> {
+                let what = crate::collective::algorithms::What { kind: $kind, counts };
+                Ok($name(crate::collective::executor::Executor::open(stream, name, what, choice)?))
+            }
+
+            /// Sets a limit for each wait, like [`Window::fail_after`](crate::Window::fail_after). A call that waits
+            /// longer for another rank fails, and the collective is revoked on all ranks. Without a limit, a call waits
+            /// as long as the peers live. Each rank may choose a limit of its own.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// use std::time::Duration;
+            ///
+            /// # tidegate::doc::ranks(2, |world| {
+            /// # stream!(let s = world.stream()?);
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3)?;")]
+            /// let it = it.fail_after(Duration::from_secs(60));
+            /// # Ok(()) });
+            /// ```
+            pub fn fail_after(self, limit: std::time::Duration) -> Self {
+                self.0.inbox().fail_after(limit);
+                self
+            }
+
+            /// The name. Errors give it as the window's name.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::ranks(2, |world| {
+            /// # stream!(let s = world.stream()?);
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3)?;")]
+            /// assert_eq!(it.name(), "field");
+            /// # Ok(()) });
+            /// ```
+            pub fn name(&self) -> &str {
+                self.0.inbox().name()
+            }
+
+            /// The id, which is the same on all ranks.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::ranks(2, |world| {
+            /// # stream!(let s = world.stream()?);
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3)?;")]
+            /// println!("reports call it {}", it.id());
+            /// # Ok(()) });
+            /// ```
+            pub fn id(&self) -> tidegate_hal::ids::WindowId {
+                self.0.inbox().id()
+            }
+        }
+
+        // SAFETY: the leaves are those of the executor, which visits them. Only they mention the brand.
+        unsafe impl<'s, T: $bound, D: tidegate_hal::device::Device> crate::carry::Carry<'s, D>
+            for $name<'s, T, D>
+        {
+            type At<'t> = $name<'t, T, D>;
+
+            fn visit(&mut self, visitor: &mut crate::carry::Visitor<'_, D>) {
+                self.0.visit(visitor);
+            }
+        }
+
+        impl<T: $bound, D: tidegate_hal::device::Device> std::fmt::Debug for $name<'_, T, D> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name))
+                    .field("name", &self.name())
+                    .field("id", &self.id())
+                    .field("element", &format_args!("{}", std::any::type_name::<T>()))
+                    .field("device", &D::NAME)
+                    .field("counts", &self.0.what().counts)
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+pub(super) use collective;

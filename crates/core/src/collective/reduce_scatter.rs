@@ -1,0 +1,140 @@
+//! Reduce-scatters: a block of the sum of all ranks' vectors for each rank.
+
+use tidegate_hal::batch::Op;
+use tidegate_hal::device::Device;
+
+use super::executor::Buffers;
+use super::handle::{collective, once, reduction};
+use crate::element::Reducible;
+use crate::error::Result;
+#[cfg(doc)]
+use crate::error::{EpochError, Error, WindowError};
+use crate::place::On;
+use crate::region::Region;
+use crate::stream::Stream;
+use crate::window::JointKind;
+
+collective! {
+    /// Reduces the vectors of all ranks, and brings a block of the result to each rank: rank i gets block i. Each element is
+    /// reduced in the order of the ranks, so the result has the same bits in every run.
+    ///
+    /// All ranks must make the same calls in the same order. [What collectives have in common](crate::collective) says
+    /// more.
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let mut parts = ReduceScatter::open(&s, "parts", 1)?;
+    /// let x = Region::from_slice(&world, &[1.0, 2.0, 3.0])?.on(&s)?;
+    /// let mut y = Region::zeroed(&world, 1)?.on(&s)?;
+    /// parts.sum(&s, &x, &mut y)?; // the host does not wait here
+    /// assert_eq!(y.into_host(&s)?[0], 3.0 * (world.rank() + 1) as f64);
+    /// # Ok(()) });
+    /// ```
+    ReduceScatter of Reducible, "a reduce-scatter of blocks of `len` elements", () "" => JointKind::ReduceScatter
+}
+
+impl<'s, T: Reducible, D: Device> ReduceScatter<'s, T, D> {
+    /// Enqueues a sum: `y` gets this rank's block of the sum of all `x`. Integers wrap.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`ReduceScatter::reduce`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut parts = ReduceScatter::open(&s, "parts", 1)?;
+    /// let x = Region::from_slice(&world, &[world.rank() as u64, 5])?.on(&s)?;
+    /// let mut y = Region::zeroed(&world, 1)?.on(&s)?;
+    /// parts.sum(&s, &x, &mut y)?;
+    /// assert_eq!(y.into_host(&s)?[0], [1, 10][world.rank()]);
+    /// # Ok(()) });
+    /// ```
+    #[track_caller]
+    pub fn sum(
+        &mut self,
+        stream: &Stream<'s, D>,
+        x: &Region<T, On<'s, D>>,
+        y: &mut Region<T, On<'s, D>>,
+    ) -> Result<()> {
+        self.reduce(stream, x, y, Op::Sum)
+    }
+
+    /// Enqueues any reduction: `y` gets this rank's block of `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`.
+    ///
+    /// # Errors
+    ///
+    /// - [`EpochError::CountMismatch`] if `x` does not have a block for each rank, or `y` is not a block.
+    /// - [`EpochError::NotForFloats`] for a bitwise operation on floats, and [`EpochError::OnlySums`] for an operation other
+    ///   than a sum on complex numbers.
+    /// - [`Error::Revoked`], [`EpochError::LastEpoch`], or the error that made the stream fail.
+    /// - [`Error::Device`] and [`Error::Nic`].
+    ///
+    /// The call has then enqueued nothing. If a device or NIC refuses only a later part of the call, the collective is
+    /// revoked, since the other ranks count on the rest.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut parts = ReduceScatter::open(&s, "parts", 1)?;
+    /// let x = Region::from_slice(&world, &[world.rank() as u64, 5])?.on(&s)?;
+    /// let mut y = Region::zeroed(&world, 1)?.on(&s)?;
+    /// parts.reduce(&s, &x, &mut y, Op::Max)?;
+    /// assert_eq!(y.into_host(&s)?[0], [1, 5][world.rank()]);
+    /// # Ok(()) });
+    /// ```
+    #[track_caller]
+    pub fn reduce(
+        &mut self,
+        stream: &Stream<'s, D>,
+        x: &Region<T, On<'s, D>>,
+        y: &mut Region<T, On<'s, D>>,
+        op: Op,
+    ) -> Result<()> {
+        let reduction = reduction(&self.0, op)?;
+        let len = self.0.what().counts.vector();
+        self.0.check(&x.body, len * self.0.ranks())?;
+        self.0.check(&y.body, len)?;
+        let buffers = Buffers {
+            input: Some(&x.body),
+            output: Some(&y.body),
+        };
+        self.0.run(stream, &buffers, Some(reduction))
+    }
+
+    /// Opens a reduce-scatter, enqueues one call, and drops it. A program that calls more than once saves time with [`ReduceScatter::open`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ReduceScatter::open`] and of the call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
+    /// # let mut y = Region::zeroed(&world, 1)?.on(&s)?;
+    /// ReduceScatter::once(&s, &x, &mut y, Op::Sum)?;
+    /// # assert_eq!(y.into_host(&s)?[0], [2.0, 4.0][world.rank()]);
+    /// # Ok(()) });
+    /// ```
+    #[track_caller]
+    pub fn once(
+        stream: &Stream<'s, D>,
+        x: &Region<T, On<'s, D>>,
+        y: &mut Region<T, On<'s, D>>,
+        op: Op,
+    ) -> Result<()> {
+        Self::open(stream, &once("reduce-scatter"), y.len())?.reduce(stream, x, y, op)
+    }
+}

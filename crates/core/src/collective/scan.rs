@@ -1,0 +1,220 @@
+//! Scans: for each rank, the sum of the vectors of the ranks up to it.
+
+use tidegate_hal::batch::Op;
+use tidegate_hal::device::Device;
+
+use super::algorithms::{Counts, What};
+use super::choice::Choice;
+use super::executor::{Buffers, Executor};
+use super::handle::{collective, once, reduction};
+use crate::element::Reducible;
+use crate::error::Result;
+#[cfg(doc)]
+use crate::error::{EpochError, Error, WindowError};
+use crate::place::On;
+use crate::region::Region;
+use crate::stream::Stream;
+use crate::window::JointKind;
+
+collective! {
+    /// Reduces, for each rank, the vectors of the ranks from 0 up to it. Each element is reduced in the order of the ranks, so
+    /// the result has the same bits in every run. An exclusive scan leaves out the rank itself: the sum of the lengths of all
+    /// lower ranks, for example, is where a rank's part begins.
+    ///
+    /// All ranks must make the same calls in the same order. [What collectives have in common](crate::collective) says
+    /// more.
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let mut ends = Scan::open(&s, "ends", 1)?;
+    /// let mut x = Region::from_slice(&world, &[10 + world.rank() as u64])?.on(&s)?;
+    /// ends.sum(&s, &mut x)?; // the host does not wait here
+    /// assert_eq!(x.into_host(&s)?[0], [10, 10 + 11, 10 + 11 + 12][world.rank()]);
+    /// # Ok(()) });
+    /// ```
+    Scan of Reducible, "a scan of vectors of `len` elements", () "" => JointKind::Scan { exclusive: false }
+}
+
+impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
+    /// Opens an exclusive scan of vectors of `len` elements. It leaves the vector of rank 0 as it is.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Scan::open`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let mut begins = Scan::open_exclusive(&s, "begins", 1)?;
+    /// let mut x = Region::from_slice(&world, &[10 + world.rank() as u64])?.on(&s)?;
+    /// begins.sum(&s, &mut x)?;
+    /// assert_eq!(x.into_host(&s)?[0], [10, 10, 10 + 11][world.rank()]);
+    /// # Ok(()) });
+    /// ```
+    pub fn open_exclusive(stream: &Stream<'s, D>, name: &str, len: usize) -> Result<Self> {
+        Self::open_exclusive_with(stream, name, len, Choice::default())
+    }
+
+    /// Like [`Scan::open_exclusive`], with a choice of algorithms.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Scan::open`]. The ranks must choose alike.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::Choice;
+    ///
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let choice = Choice { short: 0, ..Choice::default() };
+    /// let mut begins = Scan::open_exclusive_with(&s, "begins", 1, choice)?;
+    /// # let mut x = Region::from_slice(&world, &[10 + world.rank() as u64])?.on(&s)?;
+    /// begins.sum(&s, &mut x)?;
+    /// # assert_eq!(x.into_host(&s)?[0], [10, 10, 10 + 11][world.rank()]);
+    /// # Ok(()) });
+    /// ```
+    pub fn open_exclusive_with(
+        stream: &Stream<'s, D>,
+        name: &str,
+        len: usize,
+        choice: Choice,
+    ) -> Result<Self> {
+        let (kind, counts) = (JointKind::Scan { exclusive: true }, Counts::Equal(len));
+        let what = What { kind, counts };
+        Ok(Scan(Executor::open(stream, name, what, choice)?))
+    }
+
+    /// Enqueues a scan of sums: `x` is replaced by the sum of the `x` of the ranks up to this one. Integers wrap.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Scan::reduce`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut ends = Scan::open(&s, "ends", 1)?;
+    /// let mut x = Region::from_slice(&world, &[1.5])?.on(&s)?;
+    /// ends.sum(&s, &mut x)?;
+    /// assert_eq!(x.into_host(&s)?[0], [1.5, 3.0][world.rank()]);
+    /// # Ok(()) });
+    /// ```
+    #[track_caller]
+    pub fn sum(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
+        self.reduce(stream, x, Op::Sum)
+    }
+
+    /// Enqueues a scan of any reduction: `x` is replaced by `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`, up to this
+    /// rank.
+    ///
+    /// # Errors
+    ///
+    /// - [`EpochError::CountMismatch`] if `x` has another length.
+    /// - [`EpochError::NotForFloats`] for a bitwise operation on floats, and [`EpochError::OnlySums`] for an operation other
+    ///   than a sum on complex numbers.
+    /// - [`Error::Revoked`], [`EpochError::LastEpoch`], or the error that made the stream fail.
+    /// - [`Error::Device`] and [`Error::Nic`].
+    ///
+    /// The call has then enqueued nothing. If a device or NIC refuses only a later part of the call, the collective is
+    /// revoked, since the other ranks count on the rest.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut ends = Scan::open(&s, "ends", 1)?;
+    /// let mut x = Region::from_slice(&world, &[[4, 3][world.rank()]])?.on(&s)?;
+    /// ends.reduce(&s, &mut x, Op::Max)?;
+    /// assert_eq!(x.into_host(&s)?[0], 4);
+    /// # Ok(()) });
+    /// ```
+    #[track_caller]
+    pub fn reduce(
+        &mut self,
+        stream: &Stream<'s, D>,
+        x: &mut Region<T, On<'s, D>>,
+        op: Op,
+    ) -> Result<()> {
+        let reduction = reduction(&self.0, op)?;
+        self.0.check(&x.body, self.0.what().counts.vector())?;
+        let buffers = Buffers {
+            input: None,
+            output: Some(&x.body),
+        };
+        self.0.run(stream, &buffers, Some(reduction))
+    }
+
+    /// Like [`Scan::reduce`], but `y` gets the result, and `x` is not changed. (An exclusive scan does not change the `y` of rank
+    /// 0.)
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Scan::reduce`]; `y` must be as long as `x`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut ends = Scan::open(&s, "ends", 1)?;
+    /// let x = Region::from_slice(&world, &[[4, 3][world.rank()]])?.on(&s)?;
+    /// let mut y = Region::zeroed(&world, 1)?.on(&s)?;
+    /// ends.reduce_into(&s, &x, &mut y, Op::Sum)?;
+    /// assert_eq!(y.into_host(&s)?[0], [4, 7][world.rank()]);
+    /// # Ok(()) });
+    /// ```
+    #[track_caller]
+    pub fn reduce_into(
+        &mut self,
+        stream: &Stream<'s, D>,
+        x: &Region<T, On<'s, D>>,
+        y: &mut Region<T, On<'s, D>>,
+        op: Op,
+    ) -> Result<()> {
+        let reduction = reduction(&self.0, op)?;
+        let len = self.0.what().counts.vector();
+        self.0.check(&x.body, len)?;
+        self.0.check(&y.body, len)?;
+        let buffers = Buffers {
+            input: Some(&x.body),
+            output: Some(&y.body),
+        };
+        self.0.run(stream, &buffers, Some(reduction))
+    }
+
+    /// Opens a scan, enqueues one call, and drops it. A program that calls more than once saves time with [`Scan::open`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Scan::open`] and of the call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// # let mut x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
+    /// Scan::once(&s, &mut x, Op::Sum)?;
+    /// # if world.rank() == 1 { assert_eq!(x.into_host(&s)?[..], [2.0, 4.0]); }
+    /// # Ok(()) });
+    /// ```
+    #[track_caller]
+    pub fn once(stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>, op: Op) -> Result<()> {
+        Self::open(stream, &once("scan"), x.len())?.reduce(stream, x, op)
+    }
+}

@@ -1,0 +1,397 @@
+//! What one rank does in a collective, as data.
+//!
+//! # Model
+//!
+//! A collective is a list of *stages*. In each stage a rank sends spans of its buffers to slots of some ranks, and waits
+//! until some ranks have filled its own slots. Then it moves data between slots and buffers: it copies, or reduces. A
+//! stage is one or two batches of the stream (`window/round.rs`), and a stage begins when the one before it is over.
+//!
+//! A schedule knows no device and no window. Each rank makes its own, by arithmetic on ranks and lengths alone, and the
+//! schedules of all ranks fit together: the k-th stage in which rank a sends to rank b belongs to the k-th stage in
+//! which b receives from a. Every slot has two buffers, used in turn. A rank may therefore send again to a rank that has
+//! not read the last data yet.
+//!
+//! The ranks of a schedule are `0..ranks`. The executor translates them to ranks of the world.
+
+use std::collections::BTreeMap;
+
+/// A buffer of a call. If the call is in place, its schedule does not mention the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Buffer {
+    Input,
+    Output,
+    /// Memory of the collective itself.
+    Scratch,
+}
+
+/// A place in a buffer: the number of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub(crate) buffer: Buffer,
+    pub(crate) first: usize,
+}
+
+impl Spot {
+    pub(crate) fn new(buffer: Buffer, first: usize) -> Self {
+        Spot { buffer, first }
+    }
+
+    /// So many elements further on.
+    pub(crate) fn plus(self, elements: usize) -> Self {
+        Spot::new(self.buffer, self.first + elements)
+    }
+}
+
+/// The slot of a rank, or for a rank. If a rank has several slots for another, the key says which slot is which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Slot {
+    pub(crate) rank: usize,
+    pub(crate) key: u64,
+}
+
+/// Sends `count` elements to a slot of another rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Send {
+    pub(crate) to: Slot,
+    pub(crate) from: Spot,
+    pub(crate) count: usize,
+}
+
+/// Where a local move reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    Spot(Spot),
+    /// An own slot, from this element on.
+    Slot(Slot, usize),
+}
+
+impl From {
+    /// So many elements further on.
+    fn plus(self, elements: usize) -> Self {
+        match self {
+            From::Spot(spot) => From::Spot(spot.plus(elements)),
+            From::Slot(slot, first) => From::Slot(slot, first + elements),
+        }
+    }
+}
+
+/// What a local move does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    Copy,
+    /// Replaces the destination by the first vector of a reduction. Others of the lane follow.
+    First,
+    /// Reduces the destination with the next vector.
+    Next,
+}
+
+/// Moves `count` elements within this rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Local {
+    pub(crate) how: How,
+    pub(crate) from: From,
+    pub(crate) to: Spot,
+    pub(crate) count: usize,
+}
+
+/// A stage. Its lanes are independent of each other, and the moves of a lane are made in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stage {
+    pub(crate) sends: Vec<Send>,
+    /// The slots that are filled.
+    pub(crate) receives: Vec<(Slot, usize)>,
+    /// Moves at the same time as the sends.
+    pub(crate) beside: Vec<Vec<Local>>,
+    /// Moves when all slots are filled, and `beside` is over.
+    pub(crate) behind: Vec<Vec<Local>>,
+}
+
+impl Stage {
+    fn is_empty(&self) -> bool {
+        self.sends.is_empty()
+            && self.receives.is_empty()
+            && self.beside.is_empty()
+            && self.behind.is_empty()
+    }
+}
+
+/// What a rank does in one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    pub(crate) stages: Vec<Stage>,
+    /// The lengths of the slots for other ranks, and of those at other ranks.
+    pub(crate) inbound: BTreeMap<Slot, usize>,
+    pub(crate) outbound: BTreeMap<Slot, usize>,
+    /// The elements of the scratch buffer.
+    pub(crate) scratch: usize,
+}
+
+/// This rank, and what bounds a stage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) rank: usize,
+    pub(crate) ranks: usize,
+    /// The bytes of an element.
+    pub(crate) size: usize,
+    /// The most ranks that this rank sends to in a stage, and the most that it receives from.
+    pub(crate) peers: usize,
+    /// The most elements of a slot.
+    pub(crate) piece: usize,
+}
+
+impl Job {
+    /// The rank that comes so many ranks behind this one.
+    pub(crate) fn after(&self, distance: usize) -> usize {
+        (self.rank + distance) % self.ranks
+    }
+
+    /// The rank that comes so many ranks before this one.
+    pub(crate) fn before(&self, distance: usize) -> usize {
+        (self.rank + self.ranks - distance) % self.ranks
+    }
+
+    /// The other ranks.
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let Job { rank, ranks, .. } = *self;
+        (0..ranks).filter(move |other| *other != rank)
+    }
+
+    /// How many stages a step takes in which ranks at all distances exchange data.
+    pub(crate) fn turns(&self) -> usize {
+        (self.ranks - 1).div_ceil(self.peers).max(1)
+    }
+
+    /// The stage of a step in which two ranks of this distance exchange data. All ranks go through the distances in
+    /// ascending order. So none of them waits for another in a circle, even if they put different numbers of distances
+    /// in a stage.
+    fn stage(&self, step: usize, distance: usize) -> usize {
+        step * self.turns() + (distance - 1) / self.peers
+    }
+
+    /// The last stage of a step.
+    pub(crate) fn end(&self, step: usize) -> usize {
+        (step + 1) * self.turns() - 1
+    }
+
+    /// The pieces of a run of `count` elements: the first element of each, and its length.
+    pub(crate) fn pieces(&self, count: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let piece = self.piece;
+        let firsts = (0..count).step_by(piece);
+        firsts.map(move |first| (first, piece.min(count - first)))
+    }
+
+    /// The piece of this number; it is empty if there are not so many.
+    pub(crate) fn piece_of(&self, count: usize, number: usize) -> (usize, usize) {
+        let first = number.saturating_mul(self.piece).min(count);
+        (first, self.piece.min(count - first))
+    }
+
+    pub(crate) fn pieces_of(&self, count: usize) -> usize {
+        count.div_ceil(self.piece)
+    }
+}
+
+/// The smallest part of a long reduction that is a lane of its own, in bytes, and the most such parts.
+const FOLD: usize = 64 << 10;
+const FOLDS: usize = 16;
+
+impl Schedule {
+    fn at(&mut self, stage: usize) -> &mut Stage {
+        if self.stages.len() <= stage {
+            self.stages.resize_with(stage + 1, Stage::default);
+        }
+        &mut self.stages[stage]
+    }
+
+    /// Sends in a stage. No data is no message, and the receiver knows that.
+    pub(crate) fn send_at(&mut self, stage: usize, to: Slot, from: Spot, count: usize) {
+        if count != 0 {
+            let len = self.outbound.entry(to).or_default();
+            *len = count.max(*len);
+            self.at(stage).sends.push(Send { to, from, count });
+        }
+    }
+
+    /// Receives in a stage, and returns what was received.
+    pub(crate) fn receive_at(&mut self, stage: usize, slot: Slot, count: usize) -> From {
+        if count != 0 {
+            let len = self.inbound.entry(slot).or_default();
+            *len = count.max(*len);
+            self.at(stage).receives.push((slot, count));
+        }
+        From::Slot(slot, 0)
+    }
+
+    /// Receives in a stage, and copies to a buffer.
+    pub(crate) fn take_at(&mut self, stage: usize, slot: Slot, to: Spot, count: usize) {
+        let from = self.receive_at(stage, slot, count);
+        self.copy_behind(stage, from, to, count);
+    }
+
+    /// Like [`Schedule::send_at`], in the stage of a step that the ranks' distance determines.
+    pub(crate) fn send(
+        &mut self,
+        job: &Job,
+        step: usize,
+        (to, key): (usize, u64),
+        from: Spot,
+        count: usize,
+    ) {
+        let distance = (to + job.ranks - job.rank) % job.ranks;
+        let slot = Slot { rank: to, key };
+        self.send_at(job.stage(step, distance), slot, from, count);
+    }
+
+    /// Like [`Schedule::receive_at`], in the stage of a step that the ranks' distance determines.
+    pub(crate) fn receive(
+        &mut self,
+        job: &Job,
+        step: usize,
+        (from, key): (usize, u64),
+        count: usize,
+    ) -> From {
+        let distance = (job.rank + job.ranks - from) % job.ranks;
+        let slot = Slot { rank: from, key };
+        self.receive_at(job.stage(step, distance), slot, count)
+    }
+
+    /// Like [`Schedule::take_at`], in the stage of a step that the ranks' distance determines.
+    pub(crate) fn take(
+        &mut self,
+        job: &Job,
+        step: usize,
+        (from, key): (usize, u64),
+        to: Spot,
+        count: usize,
+    ) {
+        let distance = (job.rank + job.ranks - from) % job.ranks;
+        let slot = Slot { rank: from, key };
+        self.take_at(job.stage(step, distance), slot, to, count);
+    }
+
+    /// Copies while a stage sends.
+    pub(crate) fn copy_beside(&mut self, stage: usize, from: Spot, to: Spot, count: usize) {
+        if count != 0 {
+            let (how, from) = (How::Copy, From::Spot(from));
+            self.at(stage).beside.push(vec![Local {
+                how,
+                from,
+                to,
+                count,
+            }]);
+        }
+    }
+
+    /// Copies when a stage has received.
+    pub(crate) fn copy_behind(&mut self, stage: usize, from: From, to: Spot, count: usize) {
+        if count != 0 {
+            let how = How::Copy;
+            self.at(stage).behind.push(vec![Local {
+                how,
+                from,
+                to,
+                count,
+            }]);
+        }
+    }
+
+    /// Reduces vectors in their order, when a stage has received. The first vector may be the destination itself. Long
+    /// vectors are divided among several lanes.
+    pub(crate) fn fold_behind(
+        &mut self,
+        job: &Job,
+        stage: usize,
+        vectors: &[From],
+        to: Spot,
+        count: usize,
+    ) {
+        if count == 0 {
+            return;
+        }
+        let lanes = (count.saturating_mul(job.size) / FOLD).clamp(1, FOLDS);
+        // No two lanes write to one cache line.
+        let each = count.div_ceil(lanes).next_multiple_of(64);
+        for first in (0..count).step_by(each) {
+            let part = |(number, from): (usize, &From)| Local {
+                how: match number {
+                    0 => How::First,
+                    _ => How::Next,
+                },
+                from: from.plus(first),
+                to: to.plus(first),
+                count: each.min(count - first),
+            };
+            let moves = vectors.iter().enumerate().map(part);
+            let moves = moves.filter(|one| one.from != From::Spot(one.to));
+            let lane: Vec<_> = moves.collect();
+            if !lane.is_empty() {
+                self.at(stage).behind.push(lane);
+            }
+        }
+    }
+
+    /// Makes the scratch buffer hold at least so many elements.
+    pub(crate) fn needs_scratch(&mut self, elements: usize) {
+        self.scratch = self.scratch.max(elements);
+    }
+
+    /// Leaves out the stages in which this rank does nothing.
+    pub(crate) fn finish(mut self) -> Self {
+        self.stages.retain(|stage| !stage.is_empty());
+        self
+    }
+}
+
+/// Blocks of elements that lie one behind the other, one for each rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Blocks {
+    /// The first element of each block, and the end of the last.
+    firsts: Vec<usize>,
+}
+
+impl Blocks {
+    /// Blocks of these lengths.
+    pub(crate) fn new(counts: &[usize]) -> Self {
+        let mut end = 0;
+        let ends = counts.iter().map(|count| {
+            end += count;
+            end
+        });
+        Blocks {
+            firsts: std::iter::once(0).chain(ends).collect(),
+        }
+    }
+
+    /// Blocks of one length.
+    pub(crate) fn equal(ranks: usize, count: usize) -> Self {
+        Blocks::new(&vec![count; ranks])
+    }
+
+    /// `count` elements, divided evenly. Blocks begin at multiples of 16 elements, so that devices can move them in large
+    /// words. The last blocks may be shorter, or empty.
+    pub(crate) fn split(ranks: usize, count: usize) -> Self {
+        let each = count.div_ceil(ranks).next_multiple_of(16);
+        let firsts = (0..=ranks).map(|rank| (rank * each).min(count));
+        Blocks {
+            firsts: firsts.collect(),
+        }
+    }
+
+    pub(crate) fn first(&self, rank: usize) -> usize {
+        self.firsts[rank]
+    }
+
+    pub(crate) fn count(&self, rank: usize) -> usize {
+        self.firsts[rank + 1] - self.firsts[rank]
+    }
+
+    pub(crate) fn all(&self) -> usize {
+        self.firsts[self.firsts.len() - 1]
+    }
+
+    /// The longest block.
+    pub(crate) fn longest(&self) -> usize {
+        let counts = self.firsts.windows(2).map(|pair| pair[1] - pair[0]);
+        counts.max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,553 @@
+//! Schedules of all ranks, carried out by a simulator.
+//!
+//! # Model
+//!
+//! An element is a list of (rank, number), so that a reduction is a concatenation: it shows what was reduced, and in which
+//! order. Slots have two buffers. As on a stream, a rank posts first in each stage. A send waits for the post before the
+//! last one, and a receive for its send. Otherwise the lanes of all ranks run in any order. A rank that reads too late,
+//! or writes too early, finds other data than the oracle.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::algorithms::{Counts, What, schedule};
+use super::choice::Choice;
+use super::schedule::{Buffer, From, How, Job, Local, Schedule, Slot, Spot, Stage};
+use crate::random::Rng;
+use crate::window::JointKind;
+
+type Value = Vec<(usize, usize)>;
+
+/// The slot of one rank for another: two buffers.
+type Slots = BTreeMap<(usize, Slot), [Vec<Value>; 2]>;
+
+struct Rank {
+    schedule: Schedule,
+    stage: usize,
+    /// Which lanes of the stage are over: the sends to each target, the receives, `beside`.
+    sent: BTreeMap<usize, bool>,
+    received: BTreeMap<usize, bool>,
+    beside: Vec<bool>,
+    buffers: BTreeMap<Buffer, Vec<Value>>,
+}
+
+impl Rank {
+    fn at(&mut self, spot: Spot, count: usize) -> &mut [Value] {
+        let buffer = self.buffers.get_mut(&spot.buffer);
+        let buffer = buffer.unwrap_or_else(|| panic!("there is no {:?}", spot.buffer));
+        &mut buffer[spot.first..][..count]
+    }
+
+    fn current(&self) -> Option<&Stage> {
+        self.schedule.stages.get(self.stage)
+    }
+}
+
+/// The stages of a pair of ranks, counted at both ends.
+#[derive(Default)]
+struct Pair {
+    posts: usize,
+    sends: usize,
+    waits: usize,
+}
+
+/// Carries out schedules several times in a row, and returns the buffers.
+fn simulate(
+    schedules: &[Schedule],
+    buffers: Vec<BTreeMap<Buffer, Vec<Value>>>,
+    calls: usize,
+    random: &mut Rng,
+) -> Vec<BTreeMap<Buffer, Vec<Value>>> {
+    let ranks = schedules.len();
+    let mut all: Vec<Rank> = Vec::new();
+    for (schedule, mut buffers) in schedules.iter().zip(buffers) {
+        buffers.insert(Buffer::Scratch, vec![Value::new(); schedule.scratch]);
+        let mut repeated = schedule.clone();
+        for _ in 1..calls {
+            repeated.stages.extend(schedule.stages.clone());
+        }
+        all.push(Rank {
+            schedule: repeated,
+            stage: 0,
+            sent: BTreeMap::new(),
+            received: BTreeMap::new(),
+            beside: Vec::new(),
+            buffers,
+        });
+    }
+    let mut slots = Slots::new();
+    // By origin and target.
+    let mut pairs: BTreeMap<(usize, usize), Pair> = BTreeMap::new();
+    for (rank, each) in schedules.iter().enumerate() {
+        for (slot, len) in &each.inbound {
+            let there = Slot {
+                rank,
+                key: slot.key,
+            };
+            assert_eq!(schedules[slot.rank].outbound.get(&there), Some(len));
+            slots.insert(
+                (rank, *slot),
+                [vec![Value::new(); *len], vec![Value::new(); *len]],
+            );
+        }
+        for slot in each.outbound.keys() {
+            let there = Slot {
+                rank,
+                key: slot.key,
+            };
+            assert!(schedules[slot.rank].inbound.contains_key(&there));
+        }
+    }
+    for (number, rank) in all.iter_mut().enumerate() {
+        enter(number, rank, &mut pairs);
+    }
+    let mut order: Vec<_> = (0..ranks).collect();
+    loop {
+        let mut moved = false;
+        random.shuffle(&mut order);
+        for rank in &order {
+            moved |= advance(*rank, &mut all[*rank], &mut pairs, &mut slots, random);
+        }
+        if all.iter().all(|rank| rank.current().is_none()) {
+            break;
+        }
+        assert!(moved, "the ranks wait for each other");
+    }
+    all.into_iter().map(|rank| rank.buffers).collect()
+}
+
+/// Begins a stage: posts to all origins.
+fn enter(number: usize, rank: &mut Rank, pairs: &mut BTreeMap<(usize, usize), Pair>) {
+    let Some(stage) = rank.current() else { return };
+    let sent = stage
+        .sends
+        .iter()
+        .map(|send| (send.to.rank, false))
+        .collect();
+    let received: BTreeMap<_, _> = stage
+        .receives
+        .iter()
+        .map(|(slot, _)| (slot.rank, false))
+        .collect();
+    let beside = vec![false; stage.beside.len()];
+    for origin in received.keys() {
+        pairs.entry((*origin, number)).or_default().posts += 1;
+    }
+    (rank.sent, rank.received, rank.beside) = (sent, received, beside);
+}
+
+/// Carries out some of the lanes that can go on.
+fn advance(
+    number: usize,
+    rank: &mut Rank,
+    pairs: &mut BTreeMap<(usize, usize), Pair>,
+    slots: &mut Slots,
+    random: &mut Rng,
+) -> bool {
+    let Some(stage) = rank.current().cloned() else {
+        return false;
+    };
+    let mut moved = false;
+    let targets: Vec<_> = rank
+        .sent
+        .iter()
+        .filter(|(_, over)| !**over)
+        .map(|(it, _)| *it)
+        .collect();
+    for target in targets {
+        let pair = pairs.entry((number, target)).or_default();
+        // One exposure is given at first.
+        if pair.posts < pair.sends || random.once_in(3) {
+            moved |= pair.posts >= pair.sends;
+            continue;
+        }
+        let parity = pair.sends % 2;
+        pair.sends += 1;
+        for send in stage.sends.iter().filter(|send| send.to.rank == target) {
+            let there = Slot {
+                rank: number,
+                key: send.to.key,
+            };
+            let values = rank.at(send.from, send.count).to_vec();
+            let slot = slots.get_mut(&(target, there)).expect("it was declared");
+            slot[parity][..send.count].clone_from_slice(&values);
+        }
+        rank.sent.insert(target, true);
+        moved = true;
+    }
+    let origins: Vec<_> = rank
+        .received
+        .iter()
+        .filter(|(_, over)| !**over)
+        .map(|(it, _)| *it)
+        .collect();
+    for origin in origins {
+        let pair = pairs.entry((origin, number)).or_default();
+        if pair.sends > pair.waits {
+            pair.waits += 1;
+            rank.received.insert(origin, true);
+            moved = true;
+        }
+    }
+    for index in 0..stage.beside.len() {
+        if !rank.beside[index] && !random.once_in(3) {
+            carry(number, rank, &stage.beside[index], pairs, slots);
+            rank.beside[index] = true;
+        }
+        moved |= !rank.beside[index];
+    }
+    let over = rank
+        .sent
+        .values()
+        .chain(rank.received.values())
+        .chain(&rank.beside)
+        .all(|it| *it);
+    if over {
+        let mut lanes = stage.behind.clone();
+        random.shuffle(&mut lanes);
+        for lane in lanes {
+            carry(number, rank, &lane, pairs, slots);
+        }
+        rank.stage += 1;
+        enter(number, rank, pairs);
+        moved = true;
+    }
+    moved
+}
+
+fn carry(
+    number: usize,
+    rank: &mut Rank,
+    lane: &[Local],
+    pairs: &BTreeMap<(usize, usize), Pair>,
+    slots: &Slots,
+) {
+    for one in lane {
+        let values = match one.from {
+            From::Spot(spot) => rank.at(spot, one.count).to_vec(),
+            From::Slot(slot, first) => {
+                let parity = (pairs[&(slot.rank, number)].waits - 1) % 2;
+                slots[&(number, slot)][parity][first..][..one.count].to_vec()
+            }
+        };
+        let to = rank.at(one.to, one.count);
+        for (to, value) in to.iter_mut().zip(values) {
+            match one.how {
+                How::Copy | How::First => *to = value,
+                How::Next => to.extend(value),
+            }
+        }
+    }
+}
+
+/// Lanes of a batch touch nothing that others write.
+fn check_lanes(schedule: &Schedule) {
+    type Span = (Buffer, Range<usize>);
+    let span = |spot: Spot, count| -> Span { (spot.buffer, spot.first..spot.first + count) };
+    let lane = |moves: &[Local]| -> (Vec<Span>, Vec<Span>) {
+        let reads = moves.iter().filter_map(|one| match one.from {
+            From::Spot(spot) => Some(span(spot, one.count)),
+            From::Slot(..) => None,
+        });
+        let writes = moves.iter().map(|one| span(one.to, one.count));
+        (reads.collect(), writes.collect())
+    };
+    for stage in &schedule.stages {
+        let sends = stage
+            .sends
+            .iter()
+            .map(|send| (vec![span(send.from, send.count)], Vec::new()));
+        let first: Vec<_> = sends
+            .chain(stage.beside.iter().map(|it| lane(it)))
+            .collect();
+        let second: Vec<_> = stage.behind.iter().map(|it| lane(it)).collect();
+        for lanes in [first, second] {
+            for (number, (_, writes)) in lanes.iter().enumerate() {
+                let others = lanes
+                    .iter()
+                    .enumerate()
+                    .filter(|(other, _)| *other != number);
+                for used in others.flat_map(|(_, (reads, writes))| reads.iter().chain(writes)) {
+                    for written in writes {
+                        let meets = written.0 == used.0
+                            && written.1.start < used.1.end
+                            && used.1.start < written.1.end;
+                        assert!(!meets, "{written:?} and {used:?} in {stage:?}");
+                    }
+                }
+            }
+        }
+        // Each slot of a stage is used once.
+        let mut to: Vec<_> = stage.sends.iter().map(|send| send.to).collect();
+        to.sort_unstable();
+        assert!(to.windows(2).all(|pair| pair[0] != pair[1]), "{to:?}");
+    }
+}
+
+fn value(rank: usize, number: usize) -> Value {
+    vec![(rank, number)]
+}
+
+/// The vector of a rank.
+fn vector(rank: usize, count: usize) -> Vec<Value> {
+    (0..count).map(|number| value(rank, number)).collect()
+}
+
+/// The reduction of an element over some ranks.
+fn reduced(ranks: Range<usize>, number: usize) -> Value {
+    ranks.flat_map(|rank| value(rank, number)).collect()
+}
+
+/// A case: the buffers of each rank before, and the output after.
+struct Case {
+    what: Vec<What>,
+    input: Vec<Vec<Value>>,
+    output: Vec<Vec<Value>>,
+    expected: Vec<Vec<Value>>,
+    in_place: bool,
+}
+
+/// The numbers of elements that each rank sends to each other.
+fn matrix(ranks: usize, most: usize, random: &mut Rng) -> Vec<Vec<usize>> {
+    let row = |random: &mut Rng| (0..ranks).map(|_| random.below(most + 1)).collect();
+    (0..ranks).map(|_| row(random)).collect()
+}
+
+fn case(kind: JointKind, ranks: usize, most: usize, random: &mut Rng) -> Case {
+    let count = random.below(most + 1);
+    let several = random.once_in(2);
+    let counts: Vec<_> = match several {
+        true => (0..ranks).map(|_| random.below(most + 1)).collect(),
+        false => vec![count; ranks],
+    };
+    let mut in_place = random.once_in(2);
+    let each = |several: bool| match several {
+        true => Counts::Each(counts.clone()),
+        false => Counts::Equal(count),
+    };
+    let empty = |len: usize| vec![Value::new(); len];
+    let all: usize = counts.iter().sum();
+    let gathered: Vec<Value> = (0..ranks)
+        .flat_map(|rank| vector(rank, counts[rank]))
+        .collect();
+    let block = |rank: usize| counts[..rank].iter().sum::<usize>()..counts[..=rank].iter().sum();
+    let every = |of: &dyn Fn(usize) -> Vec<Value>| (0..ranks).map(of).collect::<Vec<_>>();
+    let mut what = vec![Counts::Equal(count); ranks];
+    let mut output = every(&|rank| vector(rank, count));
+    let mut input = every(&|rank| vector(rank, count));
+    let expected = match kind {
+        JointKind::Broadcast { root } => {
+            in_place = true;
+            every(&|_| vector(root, count))
+        }
+        JointKind::Reduce { root } => {
+            in_place = true;
+            every(&|rank| match rank == root {
+                true => (0..count).map(|number| reduced(0..ranks, number)).collect(),
+                false => vector(rank, count),
+            })
+        }
+        JointKind::AllReduce => every(&|_| (0..count).map(|it| reduced(0..ranks, it)).collect()),
+        JointKind::Scan { exclusive } => {
+            if !in_place {
+                output = every(&|_| empty(count));
+            }
+            every(&|rank| match (exclusive, rank) {
+                (true, 0) => output[0].clone(),
+                _ => {
+                    let end = rank + usize::from(!exclusive);
+                    (0..count).map(|number| reduced(0..end, number)).collect()
+                }
+            })
+        }
+        JointKind::ReduceScatter => {
+            in_place = false;
+            input = every(&|rank| vector(rank, ranks * count));
+            every(&|rank| {
+                let block = rank * count..(rank + 1) * count;
+                block.map(|number| reduced(0..ranks, number)).collect()
+            })
+        }
+        JointKind::Gather { root } => {
+            (in_place, what) = (false, vec![each(several); ranks]);
+            input = every(&|rank| vector(rank, counts[rank]));
+            output = every(&|_| empty(all));
+            every(&|rank| {
+                if rank == root {
+                    gathered.clone()
+                } else {
+                    empty(all)
+                }
+            })
+        }
+        JointKind::Scatter { root } => {
+            (in_place, what) = (false, vec![each(several); ranks]);
+            input = every(&|rank| vector(rank, all));
+            output = every(&|rank| empty(counts[rank]));
+            every(&|rank| vector(root, all)[block(rank)].to_vec())
+        }
+        JointKind::AllGather => {
+            what = vec![each(several); ranks];
+            input = every(&|rank| vector(rank, counts[rank]));
+            output = every(&|rank| {
+                let mut output = empty(all);
+                output[block(rank)].clone_from_slice(&input[rank]);
+                output
+            });
+            every(&|_| gathered.clone())
+        }
+        JointKind::AllToAll => {
+            in_place = false;
+            let counts = match several {
+                true => matrix(ranks, most, random),
+                false => vec![vec![count; ranks]; ranks],
+            };
+            let column = |rank: usize| (0..ranks).map(|it| counts[it][rank]).collect::<Vec<_>>();
+            if several {
+                what = (0..ranks)
+                    .map(|it| Counts::Pairs(counts[it].clone(), column(it)))
+                    .collect();
+            }
+            input = every(&|rank| vector(rank, counts[rank].iter().sum()));
+            output = every(&|rank| empty(column(rank).iter().sum()));
+            every(&|rank| {
+                let from = |other: usize| {
+                    let first: usize = counts[other][..rank].iter().sum();
+                    input[other][first..][..counts[other][rank]].to_vec()
+                };
+                (0..ranks).flat_map(from).collect()
+            })
+        }
+    };
+    Case {
+        what: what
+            .into_iter()
+            .map(|counts| What { kind, counts })
+            .collect(),
+        input,
+        output,
+        expected,
+        in_place,
+    }
+}
+
+fn kinds(root: usize) -> [JointKind; 10] {
+    [
+        JointKind::Broadcast { root },
+        JointKind::Reduce { root },
+        JointKind::AllReduce,
+        JointKind::Gather { root },
+        JointKind::Scatter { root },
+        JointKind::AllGather,
+        JointKind::ReduceScatter,
+        JointKind::AllToAll,
+        JointKind::Scan { exclusive: false },
+        JointKind::Scan { exclusive: true },
+    ]
+}
+
+/// Checks a collective of any kind with random lengths and choices.
+fn check(kind: JointKind, ranks: usize, random: &mut Rng) {
+    let case = case(kind, ranks, 40, random);
+    let size = random.of(&[1, 8]);
+    let choice = Choice {
+        short: random.of(&[0, 20, 1 << 20]),
+        piece: random.of(&[1, 24, 1 << 20]),
+        few: random.of(&[1, 4, 100]),
+    };
+    let schedules: Vec<_> = (0..ranks)
+        .map(|rank| {
+            let job = Job {
+                rank,
+                ranks,
+                size,
+                // Ranks may divide a step into stages differently.
+                peers: random.of(&[1, 2, 3, 32]),
+                piece: choice.piece(ranks, size),
+            };
+            let made = schedule(&job, &choice, &case.what[rank], case.in_place);
+            check_lanes(&made);
+            made
+        })
+        .collect();
+    let buffers = |rank: usize| {
+        let input = (!case.in_place).then(|| (Buffer::Input, case.input[rank].clone()));
+        let output = (Buffer::Output, case.output[rank].clone());
+        input.into_iter().chain([output]).collect()
+    };
+    // If the call repeats, the output of a call in place is the input of the next.
+    let calls = if case.in_place { 1 } else { 3 };
+    let after = simulate(&schedules, (0..ranks).map(buffers).collect(), calls, random);
+    for (rank, after) in after.iter().enumerate() {
+        let of = format!("{:?}, {choice:?}, rank {rank} of {ranks}", case.what[rank]);
+        assert_eq!(after[&Buffer::Output], case.expected[rank], "{of}");
+    }
+}
+
+#[test]
+fn all_collectives_give_what_the_oracle_says() {
+    let mut random = Rng::new(1);
+    for ranks in [1, 2, 3, 4, 5, 7, 8, 13] {
+        let rounds = if cfg!(miri) { 1 } else { 40 / ranks };
+        for _ in 0..rounds {
+            let root = random.below(ranks);
+            for kind in kinds(root) {
+                check(kind, ranks, &mut random);
+            }
+        }
+    }
+}
+
+#[test]
+fn many_ranks_exchange_in_turns() {
+    let mut random = Rng::new(2);
+    for ranks in [34] {
+        for kind in kinds(random.below(ranks)) {
+            check(kind, ranks, &mut random);
+        }
+    }
+}
+
+/// How many elements all ranks send in a call, and in how many stages.
+fn sent(kind: JointKind, ranks: usize, count: usize, choice: Choice) -> (usize, usize) {
+    let each = (0..ranks).map(|rank| {
+        let job = Job {
+            rank,
+            ranks,
+            size: 8,
+            peers: 32,
+            piece: choice.piece(ranks, 8),
+        };
+        let counts = Counts::Equal(count);
+        let made = schedule(&job, &choice, &What { kind, counts }, true);
+        let sends = made.stages.iter().flat_map(|stage| &stage.sends);
+        (
+            sends.map(|send| send.count).sum::<usize>(),
+            made.stages.len(),
+        )
+    });
+    each.fold((0, 0), |all, one| (all.0 + one.0, all.1.max(one.1)))
+}
+
+#[test]
+fn long_vectors_cost_as_few_bytes_as_a_ring() {
+    for ranks in [2, 3, 8] {
+        let count = 1 << 20;
+        let (all, stages) = sent(JointKind::AllReduce, ranks, count, Choice::default());
+        let ring = 2 * (ranks - 1) * count;
+        assert!(all <= ring + ring / 20, "{all} instead of {ring}");
+        // One piece for each stage, and one stage more.
+        assert_eq!(stages, count.div_ceil(ranks).div_ceil((256 << 10) / 8) + 1);
+        let (all, _) = sent(
+            JointKind::Broadcast { root: 1 },
+            ranks,
+            count,
+            Choice::default(),
+        );
+        assert_eq!(all, (ranks - 1) * count);
+    }
+    let (all, stages) = sent(JointKind::AllReduce, 8, 10, Choice::default());
+    assert_eq!((all, stages), (8 * 7 * 10, 1));
+    let (_, stages) = sent(JointKind::AllReduce, 64, 1, Choice::default());
+    assert_eq!(stages, 1 + 6 + 1);
+}

@@ -1,0 +1,60 @@
+//! What the ranks of a collective agree on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::element::{LAYOUT_START, mix};
+
+/// What the ranks must say alike to open a collective together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Joint {
+    pub(crate) kind: JointKind,
+    /// The number of elements, or the hash of the numbers if each rank has another.
+    pub(crate) len: Result<usize, u64>,
+    /// The program's choice of algorithms.
+    pub(crate) choice: [usize; 3],
+}
+
+/// The kinds of collectives that have a window with data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum JointKind {
+    Broadcast { root: usize },
+    Reduce { root: usize },
+    AllReduce,
+    Gather { root: usize },
+    Scatter { root: usize },
+    AllGather,
+    ReduceScatter,
+    AllToAll,
+    Scan { exclusive: bool },
+}
+
+/// The hash of numbers of elements.
+pub(crate) fn hash_of(counts: &[usize]) -> u64 {
+    let counts = counts.iter().map(|count| *count as u64);
+    counts.fold(LAYOUT_START, mix)
+}
+
+/// As in "an all-reduce of 4 elements, and a broadcast of 4 elements from rank 1".
+impl std::fmt::Display for Joint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (what, more) = match self.kind {
+            JointKind::Broadcast { root } => ("a broadcast", format!(" from rank {root}")),
+            JointKind::Reduce { root } => ("a reduce", format!(" to rank {root}")),
+            JointKind::AllReduce => ("an all-reduce", String::new()),
+            JointKind::Gather { root } => ("a gather", format!(" to rank {root}")),
+            JointKind::Scatter { root } => ("a scatter", format!(" from rank {root}")),
+            JointKind::AllGather => ("an all-gather", String::new()),
+            JointKind::ReduceScatter => ("a reduce-scatter", String::new()),
+            JointKind::AllToAll => ("an all-to-all", String::new()),
+            JointKind::Scan { exclusive: false } => ("a scan", String::new()),
+            JointKind::Scan { exclusive: true } => ("an exclusive scan", String::new()),
+        };
+        match self.len {
+            Ok(1) => write!(f, "{what} of 1 element{more}")?,
+            Ok(len) => write!(f, "{what} of {len} elements{more}")?,
+            Err(hash) => write!(f, "{what} of several lengths (hash {hash:x}){more}")?,
+        }
+        let [short, piece, few] = self.choice;
+        write!(f, " (short: {short}, piece: {piece}, few: {few})")
+    }
+}

@@ -1,0 +1,439 @@
+//! One stage of a collective, as batches that are made once.
+//!
+//! # Model
+//!
+//! In a round, a rank posts to some origins, puts to some targets, and waits for those origins. All of that is one
+//! batch, in which the posts come first. It also contains local moves: those *beside* the puts, and those *behind* a wait
+//! that need the data of only one origin. The latter follow in the lane of that wait. The other moves behind the waits
+//! are a second batch.
+//!
+//! A round is a pair of epochs, like those of [`exchange`](super::exchange), for the origins and targets that it names.
+//! The post exposes the buffer that the round after the next fills. So it comes behind all moves of earlier rounds, which
+//! read that buffer, and no slot is written while it is read.
+//!
+//! # Failure
+//!
+//! A round that is refused has enqueued nothing, or only its first batch. Then the caller revokes the window.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tidegate_hal::batch::{Action, Awaited, Batch, Move, Op, Scalar, Shape, Side, Step};
+use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
+use tidegate_hal::site::CallSite;
+
+use super::edge::{Edge, Touched};
+use super::exposure::{signal_arms, signal_steps, wait_step};
+use super::note::{Lanes, Note, What};
+use super::plan::lower;
+use super::programs::programs;
+use super::{BySlot, Half, Inbox, Link, Outbox, submit, submit_armed};
+use crate::element::Element;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::half_kind::HalfKind;
+use crate::nic::{NicLine, Tickets, Touch};
+use crate::observe::EpochCall;
+use crate::region::RegionBody;
+use crate::stream::{Arm, Stream, settle_all};
+
+/// What a round does. Numbers of slots count the slots in the order of their declaration.
+pub(crate) struct RoundPlan<'b, D: Device> {
+    pub(crate) puts: Vec<Put<'b, D>>,
+    /// The ranks that put to this one.
+    pub(crate) origins: Vec<usize>,
+    /// Lanes of moves between buffers.
+    pub(crate) beside: Vec<Vec<LocalMove<'b, D>>>,
+    /// Lanes of moves when all origins have put, and the lanes beside are over.
+    pub(crate) behind: Vec<Vec<LocalMove<'b, D>>>,
+}
+
+/// A run of elements of a region.
+pub(crate) struct Run<'b, D: Device> {
+    pub(crate) region: &'b RegionBody<D>,
+    /// The offset of the first element, in bytes.
+    pub(crate) offset: usize,
+}
+
+impl<D: Device> Clone for Run<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<D: Device> Copy for Run<'_, D> {}
+
+impl<D: Device> Run<'_, D> {
+    fn at(self) -> Ptr {
+        self.region.ptr().byte_add(self.offset)
+    }
+
+    fn addresses(self, bytes: usize) -> Range<usize> {
+        let first = self.at().0.addr();
+        first..first + bytes
+    }
+}
+
+/// A put of elements to the beginning of a slot.
+pub(crate) struct Put<'b, D: Device> {
+    pub(crate) slot: usize,
+    pub(crate) from: Run<'b, D>,
+    pub(crate) count: usize,
+}
+
+/// Where a local move reads.
+pub(crate) enum Origin<'b, D: Device> {
+    Run(Run<'b, D>),
+    /// A slot of the inbox: its rank, its number, and the offset in bytes.
+    Slot(usize, usize, usize),
+}
+
+/// What a local move does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LocalAction {
+    Copy,
+    /// Reduces the destination, which has so many numbers in each element.
+    Reduce(Op, Scalar, usize),
+}
+
+/// A move within this rank.
+pub(crate) struct LocalMove<'b, D: Device> {
+    pub(crate) action: LocalAction,
+    pub(crate) from: Origin<'b, D>,
+    pub(crate) to: Run<'b, D>,
+    pub(crate) count: usize,
+}
+
+impl<D: Device> LocalMove<'_, D> {
+    /// The addresses that the move reads, slots aside.
+    fn reads(&self, size: usize) -> Option<Range<usize>> {
+        match self.from {
+            Origin::Run(run) => Some(run.addresses(self.count * size)),
+            Origin::Slot(..) => None,
+        }
+    }
+
+    fn writes(&self, size: usize) -> Range<usize> {
+        self.to.addresses(self.count * size)
+    }
+}
+
+/// The tickets of the regions that a batch writes, if a NIC accesses regions of this window directly.
+struct Uses {
+    touched: Vec<(Arc<Tickets>, Touch)>,
+}
+
+/// A round, ready to be enqueued any number of times.
+pub(crate) struct Round<D: Device> {
+    /// Empty if the round neither posts, puts, waits nor moves beside.
+    first: Option<Arc<Batch>>,
+    behind: Option<Arc<Batch>>,
+    /// The programs for the posts, and for the puts.
+    arms: [Vec<Arm<D>>; 2],
+    /// The indices of origins and targets among the peers, in ascending order.
+    origins: Vec<usize>,
+    targets: Vec<usize>,
+    /// What each batch uses, and what the NIC reads for the first.
+    uses: [Uses; 2],
+    sent: Vec<(Arc<Tickets>, Arc<NicLine>)>,
+}
+
+/// The indices of ranks among the peers, in ascending order.
+fn indices<D: Device>(half: &Half<D>, ranks: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut members: Vec<_> = ranks
+        .map(|rank| {
+            let index = half.peers.binary_search_by_key(&rank, |peer| peer.rank);
+            index.expect("the window was declared for these ranks")
+        })
+        .collect();
+    members.sort_unstable();
+    members.dedup();
+    members
+}
+
+impl<D: Device> Round<D> {
+    /// Makes the batches of a round. The second one has at most `most` lanes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Nic`] if the NIC refuses a program.
+    ///
+    /// # Safety
+    ///
+    /// Runs lie within their regions, which belong to the stream of the halves, and have elements of the window. Puts
+    /// and moves fit the slots. Lanes of `beside` do not write what another lane of `beside` or a put accesses. The same
+    /// holds among the lanes of `behind`. The operations fit the elements' type.
+    pub(crate) unsafe fn new<T: Element>(
+        inbox: &Inbox<'_, T, D, BySlot>,
+        outbox: &Outbox<'_, T, D, BySlot>,
+        plan: &RoundPlan<'_, D>,
+        most: usize,
+    ) -> Result<Self> {
+        let (inbound, outbound) = (inbox.half(), &outbox.held.half);
+        let edges = &outbox.held.edges;
+        let (size, window) = (size_of::<T>(), inbound.window.id);
+        let origins = indices(inbound, plan.origins.iter().copied());
+        let edge = |put: &Put<'_, D>| &edges[put.slot];
+        let lanes = plan.puts.iter().map(|put| edge(put).lane);
+        let targets = indices(outbound, lanes.map(|lane| outbound.peers[lane].rank));
+
+        // The puts of the round.
+        let note = |put: &Put<'_, D>| Note {
+            what: What::Put,
+            edge: put.slot as u32,
+            first: 0,
+            count: put.count,
+            local: (put.from.at(), put.from.region.id),
+            local_layout: None,
+            remote_layout: None,
+        };
+        let notes: Vec<_> = plan.puts.iter().map(note).collect();
+        let direct = plan.puts.iter().filter(|put| edge(put).is_direct());
+        let touched: Vec<_> = direct
+            .clone()
+            .map(|put| Touched {
+                tickets: put.from.region.tickets().clone(),
+                touch: Touch::Read,
+                lane: Some(edge(put).lane),
+            })
+            .collect();
+        let sent = direct.filter_map(|put| match &outbound.peers[edge(put).lane].link {
+            Link::Nic(line) => Some((put.from.region.tickets().clone(), line.clone())),
+            Link::Mapped { .. } => None,
+        });
+        let sent = sent.collect();
+        let by_lane = Lanes::of(outbound.peers.len(), edges, &notes);
+        let origin_peers = || origins.iter().map(|index| &inbound.peers[*index]);
+        let arms = [
+            signal_arms(inbound, origin_peers())?,
+            programs(outbound, edges, &targets, &by_lane, &touched)?,
+        ];
+        let by_nic = arms.iter().any(|set| !set.is_empty());
+
+        // The waits, and behind each the moves that need nothing else.
+        let mut waits: Vec<Vec<Step>> = origin_peers()
+            .map(|peer| vec![wait_step(peer, window)])
+            .collect();
+        let mut later = Vec::new();
+        let mut follows: Vec<&LocalMove<'_, D>> = Vec::new();
+        let steps = |lane: &[LocalMove<'_, D>]| -> Vec<Step> {
+            lane.iter().map(|one| lower_local(inbox, one)).collect()
+        };
+        for lane in &plan.behind {
+            match follower(inbound, plan, lane, size) {
+                Some(index) => {
+                    let wait = origins.binary_search(&index).expect("it is an origin");
+                    waits[wait].extend(steps(lane));
+                    follows.extend(lane);
+                }
+                None => later.push(lane),
+            }
+        }
+        let posts: Vec<_> = origin_peers()
+            .map(|peer| signal_steps(peer, window, Awaited::Exposure))
+            .collect();
+        let beside: Vec<_> = plan.beside.iter().map(|lane| steps(lane)).collect();
+        // Windows whose regions no NIC accesses need no tickets.
+        let has_lines = edges.iter().any(Edge::is_direct);
+        let uses = |moves: &mut dyn Iterator<Item = &LocalMove<'_, D>>| {
+            let mut touched: Vec<(Arc<Tickets>, Touch)> = Vec::new();
+            for one in moves.filter(|_| has_lines) {
+                let tickets = one.to.region.tickets();
+                if !touched.iter().any(|(other, _)| Arc::ptr_eq(other, tickets)) {
+                    touched.push((tickets.clone(), Touch::Write));
+                }
+            }
+            Uses { touched }
+        };
+        let at_first = &mut plan.beside.iter().flatten().chain(follows);
+        let uses = [
+            uses(at_first),
+            uses(&mut later.iter().flat_map(|lane| lane.iter())),
+        ];
+
+        let nothing = origins.is_empty() && targets.is_empty() && beside.is_empty();
+        let first = (!nothing).then(|| {
+            let puts = lower(outbound, edges, &targets, &by_lane);
+            // SAFETY: words lie in blocks that the halves hold. Posts, puts and waits touch different words, as in an
+            // exchange. The moves of the puts write slots of peers. The moves beside and behind the waits write regions
+            // of the stream. The caller promises that the former touch nothing that others write, and `follower` has
+            // checked that of the latter. They read slots that their lane has waited for, and that are exposed again by
+            // a post of a later batch. Moves into a lane that has a landing were left out.
+            let (posts, waits) = unsafe {
+                let posts = Batch::new(posts, Vec::new());
+                (
+                    posts,
+                    Batch::new(waits.into_iter().chain(beside), Vec::new()),
+                )
+            };
+            let parts = [posts, puts, waits].map(Arc::new);
+            let [posts, puts, waits] = &parts;
+            // SAFETY: as above.
+            Arc::new(unsafe { Batch::join(&[posts, puts, waits]) }.helped(by_nic))
+        });
+        let behind = (!later.is_empty()).then(|| {
+            let each = later.len().div_ceil(most);
+            let lanes = later.chunks(each);
+            let lanes = lanes.map(|lanes| lanes.iter().flat_map(|lane| steps(lane)).collect());
+            // SAFETY: the stream has waited for all slots that the moves read, and until a post of a later batch only
+            // this batch uses the buffers that the operands choose. The caller promises the rest.
+            Arc::new(unsafe { Batch::new(lanes, Vec::new()) })
+        });
+        Ok(Round {
+            first,
+            behind,
+            arms,
+            origins,
+            targets,
+            uses,
+            sent,
+        })
+    }
+
+    /// The batches, in their order.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = &Arc<Batch>> {
+        self.first.iter().chain(&self.behind)
+    }
+
+    /// Refuses the round if a peer has had its last epoch.
+    pub(crate) fn admit<T: Element>(
+        &self,
+        inbox: &Inbox<'_, T, D, BySlot>,
+        outbox: &Outbox<'_, T, D, BySlot>,
+    ) -> Result<()> {
+        inbox.half().epochs.admit(Some(&self.origins))?;
+        outbox.held.half.epochs.admit(Some(&self.targets))
+    }
+
+    /// Enqueues the round. `begun` becomes true when other ranks may count on the rest of it.
+    ///
+    /// # Errors
+    ///
+    /// Those of an exchange.
+    pub(crate) fn submit<'s, T: Element>(
+        &self,
+        stream: &Stream<'s, D>,
+        inbox: &Inbox<'s, T, D, BySlot>,
+        outbox: &Outbox<'s, T, D, BySlot>,
+        (call, site): (EpochCall, CallSite),
+        begun: &mut bool,
+    ) -> Result<()> {
+        let (inbound, outbound) = (inbox.half(), &outbox.held.half);
+        if let Some(batch) = &self.first {
+            self.admit(inbox, outbox)?;
+            self.uses[0].settle(stream, site)?;
+            let arms: [&[Arm<D>]; 2] = [&self.arms[0], &self.arms[1]];
+            submit_armed(stream, &arms, batch, call, site)?;
+            *begun = true;
+            inbound.window.waits_at(HalfKind::Inbox, site);
+            outbound.window.waits_at(HalfKind::Outbox, site);
+            inbound.epochs.took(stream, Some(&self.origins));
+            outbound.epochs.took(stream, Some(&self.targets));
+            for (tickets, line) in &self.sent {
+                tickets.add(line, Touch::Read);
+            }
+        }
+        if let Some(batch) = &self.behind {
+            self.uses[1].settle(stream, site)?;
+            submit(stream, batch, call, site)?;
+        }
+        Ok(())
+    }
+}
+
+impl Uses {
+    /// Enqueues the wait for operations of a NIC that the moves must not overtake.
+    fn settle<D: Device>(&self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
+        if self.touched.iter().all(|(tickets, _)| !tickets.any()) {
+            return Ok(());
+        }
+        let each = self
+            .touched
+            .iter()
+            .map(|(tickets, touch)| (&**tickets, *touch));
+        settle_all(stream, each, site)
+    }
+}
+
+/// The origin whose wait a lane of moves can follow at once: the lane reads slots of this origin alone, touches nothing
+/// that others use at that time, and no data lands in the slot. (A wait that looks at a landing is alone in its lane.)
+fn follower<D: Device>(
+    half: &Half<D>,
+    plan: &RoundPlan<'_, D>,
+    lane: &[LocalMove<'_, D>],
+    size: usize,
+) -> Option<usize> {
+    let mut origins = lane.iter().filter_map(|one| match one.from {
+        Origin::Slot(rank, ..) => Some(rank),
+        Origin::Run(_) => None,
+    });
+    let rank = origins.next()?;
+    if origins.any(|other| other != rank) {
+        return None;
+    }
+    let index = half.peers.binary_search_by_key(&rank, |peer| peer.rank);
+    let index = index.expect("the window was declared for these ranks");
+    if half.peers[index].landed.is_some() {
+        return None;
+    }
+    let meets = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+    let sources = plan
+        .puts
+        .iter()
+        .map(|put| put.from.addresses(put.count * size));
+    let beside = || plan.beside.iter().flatten();
+    let reads = beside().filter_map(|one| one.reads(size));
+    let written: Vec<_> = beside().map(|one| one.writes(size)).collect();
+    let used: Vec<_> = sources
+        .chain(reads)
+        .chain(written.iter().cloned())
+        .collect();
+    let free = lane.iter().all(|one| {
+        let to = one.writes(size);
+        let from = one.reads(size);
+        used.iter().all(|other| !meets(&to, other))
+            && from.is_none_or(|from| written.iter().all(|other| !meets(&from, other)))
+    });
+    free.then_some(index)
+}
+
+fn lower_local<T: Element, D: Device>(
+    inbox: &Inbox<'_, T, D, BySlot>,
+    one: &LocalMove<'_, D>,
+) -> Step {
+    let linear = |base: Ptr| Side {
+        base,
+        flip: 0,
+        shape: Shape::Linear,
+    };
+    let (src, parity) = match one.from {
+        Origin::Run(run) => (linear(run.at()), Ptr::NULL),
+        Origin::Slot(_, slot, offset) => {
+            let (side, parity) = inbox.side(slot);
+            let base = side.base.byte_add(offset);
+            (Side { base, ..side }, parity)
+        }
+    };
+    let (action, size, parts) = match one.action {
+        LocalAction::Copy => (Action::Copy, size_of::<T>(), 1),
+        LocalAction::Reduce(op, scalar, parts) => {
+            let action = Action::Accumulate {
+                op,
+                scalar,
+                atomic: false,
+            };
+            (action, scalar.bytes(), parts)
+        }
+    };
+    Step::Move(Move {
+        action,
+        size: size as u32,
+        count: one.count * parts,
+        src,
+        dst: linear(one.to.at()),
+        parity,
+        early: false,
+        landing: None,
+    })
+}
