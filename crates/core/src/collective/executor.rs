@@ -12,6 +12,7 @@
 //! A call that is refused has enqueued nothing, with one exception: something refuses a later round of the call when the
 //! earlier ones are enqueued. Other ranks count on the rest, so the window is revoked.
 
+use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -362,6 +363,21 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             to: body(one.to),
             count: one.count,
         }
+    }
+
+    /// The `Debug` text of a collective.
+    pub(crate) fn debug(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct(name);
+        text.field("name", &self.inbox.name())
+            .field("id", &self.inbox.id())
+            .field("element", &format_args!("{}", std::any::type_name::<T>()))
+            .field("device", &D::NAME);
+        match &self.what.counts {
+            Counts::Equal(len) => text.field("len", len),
+            Counts::Each(counts) => text.field("counts", counts),
+            Counts::Pairs(to, from) => text.field("to", to).field("from", from),
+        };
+        text.finish_non_exhaustive()
     }
 
     /// Visits what the executor holds on the stream.

@@ -185,13 +185,7 @@ macro_rules! collective {
 
         impl<T: $bound, D: tidegate_hal::device::Device> std::fmt::Debug for $name<'_, T, D> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($name))
-                    .field("name", &self.name())
-                    .field("id", &self.id())
-                    .field("element", &format_args!("{}", std::any::type_name::<T>()))
-                    .field("device", &D::NAME)
-                    .field("counts", &self.0.what().counts)
-                    .finish_non_exhaustive()
+                self.0.debug(stringify!($name), f)
             }
         }
     };
