@@ -88,7 +88,7 @@ fn tokens_say_of_which_window_they_are() {
         &half("Access"),
         "Slots { element: f64, lengths: [3] }",
         r#"Barrier { name: "all", id: number 1, device: "host", .. }"#,
-        r#"AllReduce { name: "sum", id: Some(number 2), element: u32, device: "host", len: 5, .. }"#,
+        r#"AllReduce { name: "sum", id: number 2, element: u32, device: "host", len: 5, .. }"#,
     ];
     assert_eq!(said[1], expected);
 }
