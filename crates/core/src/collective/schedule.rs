@@ -11,7 +11,7 @@
 //! which b receives from a. Every slot has two buffers, used in turn. A rank may therefore send again to a rank that has
 //! not read the last data yet.
 //!
-//! The ranks of a schedule are `0..ranks`. The executor translates them to ranks of the world.
+//! The ranks of a schedule are `0..ranks`, and stand for the ranks of the world.
 
 use std::collections::BTreeMap;
 
