@@ -81,7 +81,10 @@ fn descriptors(world: &World, victim: usize) -> Result<()> {
                 victim,
                 "RLIMIT_NOFILE",
             );
-            is_short(Barrier::open(&s, "barrier"), victim, "RLIMIT_NOFILE");
+            // A rank has few neighbours in a barrier, and needs no descriptors for the other ranks.
+            if left <= 1 {
+                is_short(Barrier::open(&s, "barrier"), victim, "RLIMIT_NOFILE");
+            }
             let said = world.all_gather("still", vec![turn])?;
             assert!(said.iter().all(|said| *said == [turn]));
         }

@@ -6,9 +6,9 @@
 //! 128-bit name. The other ranks get the name over their authenticated connections. So no file is made. After all
 //! members have come, the socket is closed, and each member keeps one connection to the leader.
 //!
-//! A *parcel* is one `SOCK_SEQPACKET` message with a rank, a round, and the descriptors. A member sends its parcel to
-//! the leader *before* its contribution goes to the hub, and the leader passes parcels on to all other members. So when
-//! a rank sees a contribution, its descriptors have at least reached the leader.
+//! A *parcel* is one `SOCK_SEQPACKET` message with the descriptors of one letter. A member sends its parcel to the
+//! leader *before* the letter goes to the hub, and the leader passes it on to the letter's receiver. So when a rank gets
+//! a letter, its descriptors have at least reached the leader. Nobody else gets them.
 //!
 //! # Failure
 //!
@@ -23,6 +23,8 @@
 //!
 //! The end of such a connection is no event. The hub says which rank is lost.
 
+use crate::handshake::PATIENCE;
+use crate::ready::Crowd;
 use crate::secret::{Key, NONCE_LEN, Nonce, TAG_LEN, Tag, hex, random};
 use crate::wire::DoorName;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -41,28 +43,30 @@ use tidegate_hal::control::Packet;
 use tidegate_hal::limits::no_descriptors;
 use tidegate_hal::tell;
 
-/// The content of a message with descriptors: rank, round, count, and whether the leader failed to get them.
-type Said = (usize, u64, u8, bool);
+/// The content of a message with descriptors: sender, receiver, round, count, and whether the leader failed to get them.
+type Said = (usize, usize, u64, u8, bool);
 /// A member's proof: its rank, its nonce, its tag.
 type Proof = (usize, Nonce, Tag);
 /// Buffers are larger than both, so that a longer message is noticed.
 const LONGEST: usize = 128;
 
-/// Descriptors of one rank for one round.
-#[derive(Clone, Debug)]
+/// Descriptors of one letter.
+#[derive(Debug)]
 pub(crate) struct Parcel {
-    pub(crate) rank: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
     pub(crate) round: u64,
     /// How many descriptors there are.
     pub(crate) count: u8,
     /// `None` if this rank, which should pass them on, did not get them.
-    pub(crate) fds: Option<Arc<Vec<OwnedFd>>>,
+    pub(crate) fds: Option<Vec<Arc<OwnedFd>>>,
 }
 
 /// A parcel as it arrived. The kernel drops descriptors for which this process has no room.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    pub(crate) rank: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
     pub(crate) round: u64,
     pub(crate) count: u8,
     /// The descriptors, or why there are none: a text for people, with the name of the limit.
@@ -128,15 +132,20 @@ impl Passage {
         self.out.is_empty()
     }
 
+    /// How many parcels are queued.
+    pub(crate) fn len(&self) -> usize {
+        self.out.len()
+    }
+
     /// Sends as much as the kernel takes. Returns the number of parcels that were sent.
     pub(crate) fn flush(&mut self) -> io::Result<usize> {
         self.throttled = false;
         let mut sent = 0;
         while let Some(parcel) = self.out.front() {
             let lost = parcel.fds.is_none();
-            let said: Said = (parcel.rank, parcel.round, parcel.count, lost);
+            let said: Said = (parcel.from, parcel.to, parcel.round, parcel.count, lost);
             let body = postcard::to_stdvec(&said).expect("plain data can be encoded");
-            let fds = parcel.fds.iter().flat_map(|fds| fds.iter());
+            let fds = parcel.fds.iter().flatten();
             let fds: Vec<BorrowedFd<'_>> = fds.map(|fd| fd.as_fd()).collect();
             let mut space =
                 [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Packet::MAX_HANDLES))];
@@ -169,12 +178,15 @@ impl Passage {
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Packet::MAX_HANDLES))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let received = recvmsg(
-            &self.fd,
-            &mut [IoSliceMut::new(&mut body)],
-            &mut ancillary,
-            flags,
-        );
+        let mut receive = || {
+            let body = &mut [IoSliceMut::new(&mut body)];
+            recvmsg(&self.fd, body, &mut ancillary, flags)
+        };
+        // If the other side ended with parcels unread, the kernel says so once, before it gives what that side had sent.
+        let received = match receive() {
+            Err(Errno::CONNRESET) => receive(),
+            received => received,
+        };
         let received = match received {
             Ok(received) => received,
             Err(error) if would_block(error) => return Ok(None),
@@ -189,14 +201,15 @@ impl Passage {
         if received.bytes == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let Ok(((rank, round, count, lost), [])) =
+        let Ok(((from, to, round, count, lost), [])) =
             postcard::take_from_bytes::<Said>(&body[..received.bytes])
         else {
             return Err(io::Error::other("a garbled parcel"));
         };
         let got = fds.len();
         Ok(Some(Arrived {
-            rank,
+            from,
+            to,
             round,
             count,
             fds: if lost {
@@ -224,6 +237,8 @@ pub(crate) struct Porch {
     key: Key,
     /// Connections that have proved nothing yet, in the order in which they came.
     pub(crate) guests: Vec<Guest>,
+    /// The connections of the guests, by their numbers.
+    pub(crate) crowd: Crowd,
     /// How many of them may wait at a time.
     room: usize,
     /// Accepting failed (because of too many open files, for example). It is tried again at this time.
@@ -233,15 +248,11 @@ pub(crate) struct Porch {
 /// A connection that has proved nothing yet.
 #[derive(Debug)]
 pub(crate) struct Guest {
+    /// Guests are numbered in the order in which they come.
+    number: usize,
     fd: OwnedFd,
     nonce: Nonce,
     pub(crate) since: Instant,
-}
-
-impl AsFd for Guest {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
 }
 
 impl AsFd for Porch {
@@ -268,6 +279,7 @@ impl Porch {
             name,
             key,
             guests: Vec::new(),
+            crowd: Crowd::new()?,
             room,
             accept_after: None,
         })
@@ -321,15 +333,21 @@ impl Porch {
                 continue;
             }
             if self.guests.len() >= self.room {
-                self.guests.remove(0);
+                self.take(0);
                 tell(|| {
                     tracing::warn!(
                         "sent a silent connection of this node away to make room for others"
                     )
                 });
             }
+            let number = self.guests.last().map_or(0, |last| last.number + 1);
+            if let Err(error) = self.crowd.add(&fd, number) {
+                tell(|| tracing::warn!(%error, "cannot watch a connection of this node"));
+                continue;
+            }
             // This is not `now`, which may be before the guest came, and would give a wrong length of its visit.
             self.guests.push(Guest {
+                number,
                 fd,
                 nonce,
                 since: Instant::now(),
@@ -337,7 +355,34 @@ impl Porch {
         }
     }
 
-    /// Reads from guest number `index`. Returns `None` if the guest has not finished its proof. Otherwise it is no
+    /// The places of the guests of which something can be read, in ascending order.
+    pub(crate) fn readable(&self) -> Vec<usize> {
+        let numbers = self.crowd.readable().into_iter();
+        let place = |number| {
+            self.guests
+                .binary_search_by_key(&number, |guest| guest.number)
+        };
+        let mut places: Vec<_> = numbers.filter_map(|number| place(number).ok()).collect();
+        places.sort_unstable();
+        places
+    }
+
+    /// Sends away the guests that have taken too long.
+    pub(crate) fn see_off(&mut self, now: Instant) {
+        while let Some(oldest) = self.guests.first()
+            && now >= oldest.since + PATIENCE
+        {
+            self.take(0);
+        }
+    }
+
+    fn take(&mut self, index: usize) -> Guest {
+        let guest = self.guests.remove(index);
+        self.crowd.remove(&guest.fd);
+        guest
+    }
+
+    /// Reads from the guest at this place. Returns `None` if the guest has not finished its proof. Otherwise it is no
     /// guest any more, and the result is the member, if it has proved to be one.
     pub(crate) fn hear(&mut self, index: usize) -> Option<Option<(usize, Passage)>> {
         let guest = &self.guests[index];
@@ -347,7 +392,7 @@ impl Porch {
             Err(error) if would_block(error) => return None,
             Err(_) => 0,
         };
-        let guest = self.guests.remove(index);
+        let guest = self.take(index);
         if let Some((rank, answer)) =
             check_proof(&self.key, &self.name, &guest.nonce, &proof[..count])
             && send(

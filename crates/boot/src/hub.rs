@@ -3,9 +3,10 @@
 //! # Model
 //!
 //! The ranks form a star: every other rank has one connection to the hub, as long as the job runs. The hub passes on
-//! contributions, messages and ends in the order in which they come. All ranks see this one order, so all come to the
-//! same verdict about an exchange, and need not be told. Rank 0 itself is treated like any other rank, except that its
-//! connection is a queue ([`Hub::own`]).
+//! letters, messages and ends in the order in which they come. It alone decides how a collective call ends
+//! ([`Rounds`]), and tells all ranks. Letters wait for the next message to their receiver, usually the decision, so that
+//! it wakes once for them. Rank 0 itself is treated like any other rank, except that its connection is a queue
+//! ([`Hub::own`]).
 //!
 //! # Turns
 //!
@@ -30,19 +31,20 @@
 
 use tidegate_hal::tell;
 
-use crate::config::unheard;
 use crate::handshake::{Caller, PATIENCE};
 use crate::link::{Body, Link};
+use crate::ready::Crowd;
+use crate::rounds::Rounds;
 use crate::secret::Key;
 use crate::wire::{Message, NodeId};
-use rustix::event::PollFlags;
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// How many callers may be unproved at a time.
 pub(crate) const MAX_CALLERS: usize = 64;
+/// How many callers may wait until they are accepted, if the kernel allows as many.
+const MOST_WAITING: i32 = 4096;
 /// For how long the others are not told that a rank has left, since it may turn out that it has failed.
 pub(crate) const HOLD: Duration = Duration::from_millis(300);
 /// How many frames, and how many bytes of them, are queued before they are sent and heartbeats go out.
@@ -65,6 +67,8 @@ pub(crate) enum HubToken {
     Listener,
     Caller(usize),
     Rank(usize),
+    /// Some of the ranks: see [`Hub::readable`].
+    Ranks,
 }
 
 pub(crate) struct Hub {
@@ -76,14 +80,17 @@ pub(crate) struct Hub {
     phase: HubPhase,
     callers: Vec<Caller>,
     links: Vec<Option<Link<TcpStream>>>,
+    /// The connections of all ranks, by rank.
+    crowd: Crowd,
+    /// The ranks to which something is queued, or whose connections are not needed any more.
+    unsent: Vec<usize>,
     joined: Vec<Option<NodeId>>,
     nodes: Vec<u32>,
     ready: Vec<bool>,
     gone: Vec<bool>,
     /// Ranks that have left, and when the others are told.
     leaving: Vec<Option<Instant>>,
-    /// How many exchanges each rank has contributed to.
-    contributed: Vec<u64>,
+    rounds: Rounds,
     /// The messages for rank 0.
     pub(crate) own: VecDeque<Message>,
     /// Frames and bytes queued since the last flush.
@@ -93,6 +100,7 @@ pub(crate) struct Hub {
     flushed: Vec<(usize, usize)>,
     /// Ranks that have sent more than was handled, in the order of their turns.
     backlog: VecDeque<usize>,
+    is_in_backlog: Vec<bool>,
     /// Accepting failed (because of too many open files, for example). It is tried again at this time.
     accept_after: Option<Instant>,
     /// The last error of accepting, if it failed.
@@ -107,6 +115,8 @@ impl Hub {
         generation: u64,
     ) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
+        // All ranks may call at once. A kernel that has no room for a caller lets it wait for a second or longer.
+        rustix::net::listen(&listener, MOST_WAITING)?;
         Ok(Self {
             listener,
             key,
@@ -115,17 +125,20 @@ impl Hub {
             phase: HubPhase::Gathering,
             callers: Vec::new(),
             links: (0..size).map(|_| None).collect(),
+            crowd: Crowd::new()?,
+            unsent: Vec::new(),
             joined: vec![None; size],
             nodes: Vec::new(),
             ready: vec![false; size],
             gone: vec![false; size],
             leaving: vec![None; size],
-            contributed: vec![0; size],
+            rounds: Rounds::new(size),
             own: VecDeque::new(),
             load: (0, 0),
             #[cfg(test)]
             flushed: Vec::new(),
             backlog: VecDeque::new(),
+            is_in_backlog: vec![false; size],
             accept_after: None,
             not_accepted: None,
         })
@@ -170,7 +183,11 @@ impl Hub {
 
     /// Whether everything queued has been sent.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.links.iter().flatten().all(|link| !link.wants_write())
+        let links = self
+            .unsent
+            .iter()
+            .filter_map(|rank| self.links[*rank].as_ref());
+        links.into_iter().all(|link| !link.wants_write())
     }
 
     /// Ends all connections, after everything was sent.
@@ -188,35 +205,6 @@ impl Hub {
 
     pub(crate) fn is_hung_up(&self) -> bool {
         self.links.iter().all(Option::is_none)
-    }
-
-    fn send(&mut self, to: usize, message: &Message) {
-        self.send_body(to, &Body::of(message), message);
-    }
-
-    fn send_body(&mut self, to: usize, body: &Body, message: &Message) {
-        if to == 0 {
-            self.own.push_back(message.clone());
-        } else if let Some(Some(link)) = self.links.get_mut(to) {
-            self.load.0 += 1;
-            self.load.1 += body.len();
-            if let Err(error) = link.push(body) {
-                self.broken(to, error.to_string());
-            }
-        }
-    }
-
-    /// Notes that a connection is broken. The messages that came before still count.
-    fn broken(&mut self, rank: usize, reason: String) {
-        if let Some(link) = &mut self.links[rank] {
-            if link.end().is_none() {
-                let _ = link.fill();
-            }
-            link.break_off(reason);
-            if !self.backlog.contains(&rank) {
-                self.backlog.push_back(rank);
-            }
-        }
     }
 
     fn broadcast(&mut self, except: usize, message: &Message) {
@@ -239,13 +227,16 @@ impl Hub {
     pub(crate) fn depart(&mut self, rank: usize) {
         if self.leaving[rank].take().is_some() {
             self.gone[rank] = true;
+            // The next flush closes its connection.
+            self.unsent.push(rank);
             self.broadcast(rank, &Message::Left { rank: rank as u32 });
+            self.ends_calls(rank, "it has left the job");
         }
     }
 
     /// Notes that `rank` has ended without saying so.
     fn lose(&mut self, rank: usize, reason: &str) {
-        let link = self.links[rank].take();
+        let link = self.unlink(rank);
         self.depart(rank);
         if std::mem::replace(&mut self.gone[rank], true) {
             return;
@@ -262,6 +253,7 @@ impl Hub {
         match self.phase {
             HubPhase::Running => {
                 self.broadcast(rank, &message);
+                self.ends_calls(rank, reason);
                 tell(|| tracing::warn!(rank, reason, "rank lost"));
             }
             HubPhase::Aborted => {}
@@ -292,10 +284,11 @@ impl Hub {
                     self.broadcast(usize::MAX, &Message::Start { nodes });
                 }
             }
-            (HubPhase::Opening, Message::Door { name }) => {
+            (HubPhase::Opening, Message::Door { .. }) => {
+                let body = Body::of(&message);
                 for rank in 0..self.size {
                     if rank != from && self.nodes[rank] == self.nodes[from] {
-                        self.send(rank, &Message::Door { name: *name });
+                        self.send_body(rank, &body, &message);
                     }
                 }
             }
@@ -306,19 +299,16 @@ impl Hub {
                     self.broadcast(usize::MAX, &Message::Go);
                 }
             }
-            (HubPhase::Running, Message::Contribution { rank, round, .. })
-                if genuine(*rank)
-                    && self.is_here(from)
-                    && *round == self.contributed[from]
-                    && self.contributed.iter().all(|count| count >= round) =>
-            {
-                self.contributed[from] += 1;
-                let round = *round;
-                self.send(from, &Message::Accepted { round });
-                self.broadcast(from, &message);
-            }
-            (HubPhase::Running, Message::Withdrawn { rank, .. }) if genuine(*rank) => {
-                self.broadcast(from, &message)
+            (
+                HubPhase::Running,
+                Message::Exchange { .. }
+                | Message::Letter { .. }
+                | Message::Confer { .. }
+                | Message::Withdrawn { .. },
+            ) if self.is_here(from) => {
+                if let Err(error) = self.hear_call(from, message) {
+                    self.lose(from, &error.to_string());
+                }
             }
             (
                 HubPhase::Running,
@@ -361,159 +351,13 @@ impl Hub {
                             first: *first,
                         };
                         self.broadcast(from, &lost);
+                        self.ends_calls(from, reason);
                     }
                     _ => self.abort(reason),
                 }
             }
             (HubPhase::Aborted, _) => {}
             (_, _) => self.lose(from, "it sent a message that is not allowed at this point"),
-        }
-    }
-
-    pub(crate) fn interest<'a>(&'a self, mut add: impl FnMut(HubToken, BorrowedFd<'a>, PollFlags)) {
-        let now = Instant::now();
-        if self.crowded_until(now).is_none() && self.accept_after.is_none_or(|after| now >= after) {
-            add(HubToken::Listener, self.listener.as_fd(), PollFlags::IN);
-        }
-        for (index, caller) in self.callers.iter().enumerate() {
-            add(
-                HubToken::Caller(index),
-                caller.stream().as_fd(),
-                PollFlags::IN,
-            );
-        }
-        for (rank, link) in self.links.iter().enumerate() {
-            if let Some(link) = link {
-                let write = if link.wants_write() {
-                    PollFlags::OUT
-                } else {
-                    PollFlags::empty()
-                };
-                let read = if link.end().is_some() || self.backlog.contains(&rank) {
-                    PollFlags::empty()
-                } else {
-                    PollFlags::IN
-                };
-                if link.end().is_none() {
-                    add(HubToken::Rank(rank), link.stream().as_fd(), read | write);
-                }
-            }
-        }
-    }
-
-    /// One of the sockets can be read. Callers must be handled from the last to the first.
-    pub(crate) fn ready(&mut self, token: HubToken, now: Instant) {
-        match token {
-            HubToken::Listener => self.accept(now),
-            HubToken::Caller(index) => self.hear_caller(index),
-            HubToken::Rank(rank) => self.hear_rank(rank),
-        }
-    }
-
-    fn hear_rank(&mut self, rank: usize) {
-        let Some(link) = &mut self.links[rank] else {
-            return;
-        };
-        if link.end().is_none()
-            && let Err(error) = link.fill()
-        {
-            link.break_off(error.to_string());
-        }
-        self.heed(rank);
-    }
-
-    /// Handles the messages of a rank, as far as the turn allows, and then its end.
-    fn heed(&mut self, rank: usize) {
-        loop {
-            if self.is_loaded() {
-                if !self.backlog.contains(&rank) {
-                    self.backlog.push_back(rank);
-                }
-                return;
-            }
-            let Some(link) = &mut self.links[rank] else {
-                return;
-            };
-            match link.next() {
-                Ok(Some(message)) => self.receive(rank, message),
-                Ok(None) => break,
-                Err(error) => return self.lose(rank, &error.to_string()),
-            }
-        }
-        let end = self.links[rank].as_ref().and_then(Link::end);
-        if let Some(reason) = end.map(str::to_owned) {
-            self.ended(rank, &reason);
-        }
-    }
-
-    /// Continues with the first rank of the backlog.
-    pub(crate) fn go_on(&mut self) {
-        if let Some(rank) = self.backlog.pop_front() {
-            self.heed(rank);
-        }
-    }
-
-    fn ended(&mut self, rank: usize, reason: &str) {
-        // Until a rank has sent `Join`, no other rank relies on it, and it may try again.
-        if self.phase == HubPhase::Gathering && self.joined[rank].is_none() {
-            self.links[rank] = None;
-        } else {
-            self.lose(rank, reason);
-        }
-    }
-
-    /// Sends what can be sent, and closes connections that are not needed any more. A new turn begins.
-    pub(crate) fn flush(&mut self) {
-        #[cfg(test)]
-        self.flushed.push(self.load);
-        self.load = (0, 0);
-        for rank in 1..self.size {
-            let Some(link) = &mut self.links[rank] else {
-                continue;
-            };
-            if link.wants_write()
-                && let Err(error) = link.flush()
-            {
-                self.broken(rank, error.to_string());
-            } else if self.gone[rank] && !link.wants_write() {
-                self.links[rank] = None;
-            }
-        }
-    }
-
-    /// Sends a heartbeat to all ranks.
-    pub(crate) fn beat(&mut self) {
-        let body = Body::of(&Message::Beat);
-        for rank in 1..self.size {
-            if !self.gone[rank] {
-                self.send_body(rank, &body, &Message::Beat);
-            }
-        }
-    }
-
-    /// Gives up ranks that were silent for `limit` intervals. It is called once every interval, after everything that
-    /// had arrived was read. Ranks may have sent something while this rank could not run, so their sockets are read
-    /// once more first.
-    pub(crate) fn look(&mut self, interval: Duration, limit: u32) {
-        for rank in 1..self.size {
-            let Some(link) = &mut self.links[rank] else {
-                continue;
-            };
-            link.quiet = if std::mem::take(&mut link.heard) {
-                0
-            } else {
-                link.quiet + 1
-            };
-            if link.quiet < limit {
-                continue;
-            }
-            let silence = interval.saturating_mul(link.quiet);
-            self.hear_rank(rank);
-            if let Some(link) = &self.links[rank]
-                && !link.heard
-            {
-                self.ended(rank, &unheard(silence));
-            }
         }
     }
 
@@ -564,5 +408,7 @@ fn number_nodes(joined: &[Option<NodeId>]) -> Vec<u32> {
 }
 
 mod callers;
+mod calls;
+mod links;
 #[cfg(test)]
 pub(crate) mod tests;

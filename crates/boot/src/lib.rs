@@ -11,10 +11,10 @@
 //!
 //! ```
 //! use tidegate_boot::TcpControl;
-//! use tidegate_hal::control::{Control, Packet};
+//! use tidegate_hal::control::Control;
 //!
 //! let control = TcpControl::from_env()?;
-//! let all = control.exchange("hello", Packet { bytes: vec![control.rank() as u8], handles: vec![] })?;
+//! let all = control.exchange("hello", vec![control.rank() as u8])?;
 //! assert_eq!(all.len(), control.size());
 //! control.leave();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,6 +34,7 @@ mod door;
 mod ends;
 mod error;
 mod events;
+mod fields;
 mod from_env;
 #[cfg(test)]
 mod fuzz;
@@ -44,6 +45,7 @@ mod launchers;
 mod link;
 mod local;
 mod loopback;
+mod mail;
 mod node;
 mod process;
 mod reach;

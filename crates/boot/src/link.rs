@@ -17,10 +17,11 @@
 use crate::secret::{Key, TAG_LEN, Tag};
 use crate::wire::{self, MAX_MESSAGE, Malformed, Message};
 use hmac_sha256::Hash;
-use rustix::io::Errno;
+use rustix::io::{Errno, read};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, IoSlice, Read};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -109,6 +110,10 @@ impl Unframer {
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Message>, LinkError> {
+        if self.used > 0 && self.used == self.buffer.len() {
+            // There may be thousands of connections, and most of them are idle.
+            (self.buffer, self.used) = (Vec::new(), 0);
+        }
         let waiting = &self.buffer[self.used..];
         let Some((length, rest)) = waiting.split_first_chunk::<4>() else {
             return Ok(None);
@@ -194,9 +199,11 @@ pub(crate) struct Link<S> {
     pub(crate) heard: bool,
     /// For the owner: how often it looked and nothing had arrived.
     pub(crate) quiet: u32,
+    /// For the owner: whether the connection is in its list of those to which something is to be sent.
+    pub(crate) is_listed: bool,
 }
 
-impl<S: Read + AsFd> Link<S> {
+impl<S: AsFd> Link<S> {
     pub(crate) fn new(stream: S, send: Key, receive: Key, out_limit: usize) -> Self {
         Self {
             stream,
@@ -209,6 +216,7 @@ impl<S: Read + AsFd> Link<S> {
             end: None,
             heard: true,
             quiet: 0,
+            is_listed: false,
         }
     }
 
@@ -239,6 +247,11 @@ impl<S: Read + AsFd> Link<S> {
     /// Why the connection has ended, if it has.
     pub(crate) fn end(&self) -> Option<&str> {
         self.end.as_deref()
+    }
+
+    /// How many bytes are queued.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
     }
 
     pub(crate) fn wants_write(&self) -> bool {
@@ -279,24 +292,31 @@ impl<S: Read + AsFd> Link<S> {
             self.sent -= frame.len();
             self.out.pop_front();
         }
+        if self.out.is_empty() {
+            self.out = VecDeque::new();
+        }
     }
 
     /// Reads what has arrived, at most a turn. Returns an error when the stream has ended; messages before the end are
     /// kept.
     pub(crate) fn fill(&mut self) -> Result<(), LinkError> {
-        let mut chunk = [0; CHUNK];
+        let mut chunk = [MaybeUninit::uninit(); CHUNK];
         let mut taken = 0;
         while taken < TURN {
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return Err(LinkError::Closed),
-                Ok(count) => {
-                    self.unframer.feed(&chunk[..count]);
+            match read(&self.stream, &mut chunk) {
+                Ok(([], _)) => return Err(LinkError::Closed),
+                Ok((bytes, _)) => {
+                    self.unframer.feed(bytes);
                     self.heard = true;
-                    taken += count;
+                    taken += bytes.len();
+                    // The kernel had no more. If more has come since, it says so again.
+                    if bytes.len() < CHUNK {
+                        break;
+                    }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(LinkError::Broken(error)),
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(LinkError::Broken(error.into())),
             }
         }
         Ok(())

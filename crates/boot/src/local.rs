@@ -2,33 +2,47 @@
 //!
 //! # Model
 //!
-//! All ranks share one table of rounds under one lock. Handles are passed as clones: `Handle::Local` by reference
-//! count, descriptors by `dup`. There are no sockets, files or clocks, so a run is as deterministic as its threads, and
-//! Miri can execute it. Each rank that subscribes gets a thread for its events.
+//! All ranks share one table of rounds under one lock. Letters are moved to their receivers, and with them the handles.
+//! There are no sockets, files or clocks, so a run is as deterministic as its threads, and Miri can execute it. Each
+//! rank that subscribes gets a thread for its events.
 //!
 //! # Failure
 //!
 //! Dropping a [`LocalControl`] reports [`Event::Left`]. Dropping it while its thread panics reports [`Event::Lost`],
-//! and so do [`Control::fail`] and [`LocalControl::kill`]. Exchanges that need the rank end with `PeerLost`, in every
-//! thread that waits for them. A forked child has only the thread that forked; every call there returns
+//! and so do [`Control::fail`] and [`LocalControl::kill`]. Collective calls that need the rank end with `PeerLost`, in
+//! every thread that waits for them. A forked child has only the thread that forked; every call there returns
 //! [`ControlError::Forked`].
 
 use crate::events::Events;
-use crate::rounds::{Rounds, Verdict};
+use crate::rounds::{Call, Came, Failure, Kind, Outcome, Rounds, Vote};
 use std::sync::{Arc, Condvar, Mutex};
-use tidegate_hal::control::{Control, ControlError, Event, Handle, PANICKED, Packet, Sink};
-use tidegate_hal::limits::no_descriptors;
+use tidegate_hal::control::{
+    Control, ControlError, Decision, Event, Letter, PANICKED, Packet, Proposal, Sink,
+};
 use tidegate_hal::lock;
 use tidegate_hal::process::Process;
 
 struct Table {
-    rounds: Rounds<Packet>,
-    /// How many rounds each rank has finished.
-    finished: Vec<u64>,
+    rounds: Rounds,
+    /// The bytes that have come in the open round, if it is an exchange, by ranks.
+    said: Vec<Vec<u8>>,
+    /// The letters of the open round, by receivers.
+    letters: Vec<Vec<Letter>>,
+    /// The last round, for each rank that has not taken it yet.
+    decided: Vec<Option<Decided>>,
+    /// Why the open round failed.
+    failed: Option<Failure>,
     /// Whether a rank has left or was lost.
     gone: Vec<bool>,
     /// Why a rank can do nothing more.
     closed: Vec<Option<String>>,
+}
+
+/// The end of a round, for one rank.
+struct Decided {
+    outcome: Arc<Outcome>,
+    said: Arc<Vec<Vec<u8>>>,
+    letters: Vec<Letter>,
 }
 
 struct LocalJob {
@@ -42,7 +56,7 @@ struct LocalJob {
 pub struct LocalControl {
     rank: usize,
     job: Arc<LocalJob>,
-    /// Held for a whole exchange, so that calls of one rank are matched in order.
+    /// Held for a whole collective call, so that calls of one rank are matched in order.
     calls: Mutex<()>,
 }
 
@@ -66,7 +80,10 @@ pub fn local(size: usize) -> Vec<LocalControl> {
         process: Process::this(),
         table: Mutex::new(Table {
             rounds: Rounds::new(size),
-            finished: vec![0; size],
+            said: vec![Vec::new(); size],
+            letters: vec![Vec::new(); size],
+            decided: (0..size).map(|_| None).collect(),
+            failed: None,
             gone: vec![false; size],
             closed: vec![None; size],
         }),
@@ -108,8 +125,8 @@ impl LocalControl {
             return;
         }
         table.closed[self.rank].get_or_insert_with(|| format!("this rank has ended ({reason})"));
-        table.rounds.end(self.rank, reason);
-        table.forget_finished();
+        let outcome = table.rounds.end(self.rank, &reason);
+        table.decide(outcome);
         for (rank, events) in self.job.events.iter().enumerate() {
             if rank != self.rank {
                 events.push(event.clone());
@@ -122,14 +139,21 @@ impl LocalControl {
 }
 
 impl Table {
-    fn forget_finished(&mut self) {
-        let present = self
-            .finished
-            .iter()
-            .zip(&self.gone)
-            .filter(|(_, gone)| !**gone);
-        if let Some(oldest) = present.map(|(finished, _)| *finished).min() {
-            self.rounds.forget_before(oldest);
+    /// Tells all ranks the outcome of the open round, if it has one.
+    fn decide(&mut self, outcome: Option<Outcome>) {
+        let outcome = match outcome {
+            None => return,
+            Some(Outcome::Failed(failure)) => return self.failed = Some(failure),
+            Some(outcome) => Arc::new(outcome),
+        };
+        let none = vec![Vec::new(); self.said.len()];
+        let said = Arc::new(std::mem::replace(&mut self.said, none));
+        for (letters, decided) in self.letters.iter_mut().zip(&mut self.decided) {
+            *decided = Some(Decided {
+                outcome: Arc::clone(&outcome),
+                said: Arc::clone(&said),
+                letters: std::mem::take(letters),
+            });
         }
     }
 }
@@ -149,24 +173,89 @@ pub(crate) fn check_size(label: &str, bytes: usize, handles: usize) -> Result<()
     Ok(())
 }
 
-/// A copy of the handle, or a handle with the reason why there is no room for it.
-pub(crate) fn duplicate(handle: &Handle) -> Handle {
-    match handle {
-        Handle::Local(shared) => Handle::Local(Arc::clone(shared)),
-        Handle::Key(bytes) => Handle::Key(bytes.clone()),
-        Handle::Lost(why) => Handle::Lost(why.clone()),
-        Handle::Fd(fd) => match fd.try_clone() {
-            Ok(fd) => Handle::Fd(fd),
-            Err(error) => Handle::Lost(format!("{error}: {}", no_descriptors())),
-        },
+/// Checks what a rank brings to [`Control::confer`] in a job of `size` ranks.
+///
+/// # Panics
+///
+/// If the letters are not in ascending order, or not to ranks of the job.
+pub(crate) fn check_proposal(
+    label: &str,
+    proposal: &Proposal,
+    size: usize,
+) -> Result<(), ControlError> {
+    let ranks = proposal.letters.iter().map(|letter| letter.rank);
+    assert!(
+        ranks.is_sorted_by(|one, next| one < next),
+        "letters are in ascending order of the ranks"
+    );
+    if let Some(last) = proposal.letters.last() {
+        let rank = last.rank;
+        assert!(rank < size, "a letter to rank {rank} of {size}");
+    }
+    let objection = proposal.objection.as_ref();
+    let reason = objection.map_or(0, |objection| objection.reason.len());
+    check_size(label, proposal.header.len() + reason, 0)?;
+    proposal.letters.iter().try_for_each(|letter| {
+        let packet = &letter.packet;
+        check_size(label, packet.bytes.len(), packet.handles.len())
+    })
+}
+
+impl LocalControl {
+    /// Takes part in one round.
+    fn call(
+        &self,
+        call: &Call,
+        vote: Vote,
+        said: Vec<u8>,
+        letters: Vec<Letter>,
+    ) -> Result<Decided, ControlError> {
+        let _one_at_a_time = lock(&self.calls);
+        let mut table = lock(&self.job.table);
+        if let Some(reason) = &table.closed[self.rank] {
+            return Err(ControlError::Closed(reason.clone()));
+        }
+        let (rank, round) = (self.rank, table.rounds.round());
+        let came = table.rounds.come(rank, round, call.clone(), vote);
+        match came {
+            Err(error) => return Err(ControlError::Closed(error.to_string())),
+            Ok(Came::Late) => {}
+            Ok(Came::Counted(outcome)) => {
+                table.said[rank] = said;
+                for Letter { rank: to, packet } in letters {
+                    table.letters[to].push(Letter { rank, packet });
+                }
+                if outcome.is_some() {
+                    self.job.changed.notify_all();
+                }
+                table.decide(outcome);
+            }
+        }
+        let error = loop {
+            // This comes first even if the rank was killed meanwhile: a known outcome is the better answer.
+            if let Some(decided) = table.decided[rank].take() {
+                return Ok(decided);
+            }
+            if let Some(failure) = &table.failed {
+                break failure.error(call);
+            }
+            if let Some(reason) = &table.closed[rank] {
+                return Err(ControlError::Closed(reason.clone()));
+            }
+            table = self
+                .job
+                .changed
+                .wait(table)
+                .unwrap_or_else(|e| e.into_inner());
+        };
+        table.closed[rank].get_or_insert_with(|| failed_before(&error));
+        Err(error)
     }
 }
 
-fn duplicate_packet(packet: &Packet) -> Packet {
-    Packet {
-        bytes: packet.bytes.clone(),
-        handles: packet.handles.iter().map(duplicate).collect(),
-    }
+/// Why a rank can take part in no collective call after one has failed.
+pub(crate) fn failed_before(error: &ControlError) -> String {
+    format!("an earlier collective call failed: {error}")
 }
 
 impl Control for LocalControl {
@@ -183,50 +272,26 @@ impl Control for LocalControl {
         0
     }
 
-    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
+    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError> {
         self.job.process.check()?;
-        check_size(label, packet.bytes.len(), packet.handles.len())?;
-        let _one_at_a_time = lock(&self.calls);
-        let mut table = lock(&self.job.table);
-        if let Some(reason) = &table.closed[self.rank] {
-            return Err(ControlError::Closed(reason.clone()));
+        check_size(label, bytes.len(), 0)?;
+        let call = Call::new(Kind::Exchange, label);
+        let decided = self.call(&call, Vote::default(), bytes, Vec::new())?;
+        Ok(decided.said.to_vec())
+    }
+
+    fn confer(&self, label: &str, mut proposal: Proposal) -> Result<Decision, ControlError> {
+        self.job.process.check()?;
+        check_proposal(label, &proposal, self.size())?;
+        let call = Call::new(Kind::Confer, label);
+        let vote = Vote::take(&mut proposal);
+        let decided = self.call(&call, vote, Vec::new(), proposal.letters)?;
+        let mut decision = Outcome::clone(&decided.outcome).decision(&call)?;
+        if let Decision::Agreed { letters, .. } = &mut decision {
+            *letters = decided.letters;
+            letters.sort_by_key(|letter| letter.rank);
         }
-        let round = table.finished[self.rank];
-        if let Err(error) = table
-            .rounds
-            .contribute(self.rank, round, Arc::from(label), packet)
-        {
-            return Err(ControlError::Closed(error.to_string()));
-        }
-        self.job.changed.notify_all();
-        let result = loop {
-            match table.rounds.verdict(label, round) {
-                // This holds even if the rank was killed meanwhile: a known verdict is the better answer.
-                Verdict::Complete(all) => {
-                    break Ok(all.iter().map(|c| duplicate_packet(&c.payload)).collect());
-                }
-                Verdict::Failed(error) => break Err(error),
-                Verdict::Pending => {}
-            }
-            if let Some(reason) = &table.closed[self.rank] {
-                return Err(ControlError::Closed(reason.clone()));
-            }
-            table = self
-                .job
-                .changed
-                .wait(table)
-                .unwrap_or_else(|e| e.into_inner());
-        };
-        if let Err(error) = &result {
-            let reason = format!("an earlier exchange failed: {error}");
-            // The peers may have finished this round; they must not wait for this rank in the next one.
-            table.rounds.end(self.rank, reason.clone());
-            table.closed[self.rank].get_or_insert(reason);
-            self.job.changed.notify_all();
-        }
-        table.finished[self.rank] = round + 1;
-        table.forget_finished();
-        result
+        Ok(decision)
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {

@@ -8,19 +8,19 @@
 //! # Failure
 //!
 //! Before the job runs, a failure here ends the rendezvous with its reason. Later, a broken passage only starts a
-//! clock: normally the hub says a moment later which rank was lost. If it does not, this rank withdraws from exchanges,
-//! so that no rank waits for descriptors that cannot come.
+//! clock: normally the hub says a moment later which rank was lost. If it does not, this rank withdraws from collective
+//! calls, so that no rank waits for descriptors that cannot come.
 
-use tidegate_hal::limits::no_descriptors;
 use tidegate_hal::tell;
 
 use crate::door::{Arrived, Parcel, Passage, Porch, Visit};
 use crate::handshake::PATIENCE;
 use crate::secret::Key;
+use crate::shared::Outgoing;
 use crate::wire::{DoorName, Message};
+use members::Members;
 use rustix::event::PollFlags;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// How long the hub may take to report the rank at the other end of a broken passage as lost.
@@ -33,13 +33,8 @@ pub(crate) enum NodeToken {
     Guest(usize),
     Member(usize),
     Leader,
-}
-
-#[derive(Debug)]
-struct Member {
-    rank: usize,
-    /// `None`: the member has not come yet, or has gone.
-    passage: Option<Passage>,
+    /// Some of the guests and members: see [`Node::readable`].
+    Crowd,
 }
 
 #[derive(Debug)]
@@ -48,7 +43,7 @@ enum NodeRole {
     Alone,
     Leader {
         porch: Option<Porch>,
-        members: Vec<Member>,
+        members: Members,
     },
     /// A member that waits for the name of the leader's socket.
     Outside,
@@ -64,7 +59,7 @@ pub(crate) struct Node {
     role: NodeRole,
     /// The lowest rank of this node.
     pub(crate) leader: usize,
-    /// A contribution whose descriptors are not with the leader yet, and the messages after it.
+    /// A letter whose descriptors are not with the leader yet, and the messages after it.
     held: Vec<Message>,
     /// Messages for the service to send.
     pub(crate) to_hub: Vec<Message>,
@@ -102,17 +97,12 @@ impl Node {
         } else if self.leader != self.me {
             self.role = NodeRole::Outside;
         } else {
-            match Porch::open(self.key.clone(), here.len()) {
-                Ok(porch) => {
+            let opened = Porch::open(self.key.clone(), here.len());
+            match opened.and_then(|porch| Ok((porch, Members::new(&here[1..])?))) {
+                Ok((porch, members)) => {
                     self.to_hub.push(Message::Door { name: porch.name });
-                    let members = here[1..].iter().map(|rank| Member {
-                        rank: *rank,
-                        passage: None,
-                    });
-                    self.role = NodeRole::Leader {
-                        members: members.collect(),
-                        porch: Some(porch),
-                    };
+                    let porch = Some(porch);
+                    self.role = NodeRole::Leader { porch, members };
                 }
                 Err(error) => self.fail("cannot listen for the ranks of this node", &error),
             }
@@ -133,36 +123,45 @@ impl Node {
         }
     }
 
-    /// Gives `fds` to the node. The contribution goes to the hub as soon as it may.
-    pub(crate) fn contribute(&mut self, round: u64, fds: Vec<OwnedFd>, contribution: Message) {
+    /// Sends a letter to the hub, after its descriptors are on their way.
+    pub(crate) fn write(&mut self, letter: Outgoing) {
+        let Outgoing {
+            to,
+            round,
+            bytes,
+            fds,
+        } = letter;
+        let count = fds.len() as u8;
+        let letter = Message::Letter {
+            rank: to as u32,
+            round,
+            handles: count,
+            bytes,
+        };
         if fds.is_empty() {
-            // An exchange may be complete here before the hub has this rank's contribution. The contribution to the
-            // next one must not overtake it.
-            self.say(contribution);
-            return;
+            return self.say(letter);
         }
         let parcel = Parcel {
-            rank: self.me,
+            from: self.me,
+            to,
             round,
-            count: fds.len() as u8,
-            fds: Some(Arc::new(fds)),
+            count,
+            fds: Some(fds),
         };
         match &mut self.role {
             NodeRole::Leader { members, .. } => {
-                for passage in members.iter_mut().filter_map(|m| m.passage.as_mut()) {
-                    passage.push(parcel.clone());
-                }
-                self.to_hub.push(contribution);
+                members.pass_on(parcel);
+                self.to_hub.push(letter);
             }
             NodeRole::Member(passage) => {
                 passage.push(parcel);
-                self.held.push(contribution);
+                self.held.push(letter);
             }
-            // There is no other rank here that needs the descriptors.
-            NodeRole::Alone => self.to_hub.push(contribution),
-            // If the hub does not end the exchange in time, the time limit of the broken passage does.
+            // The receiver is on this node, and so is gone.
+            NodeRole::Alone => self.to_hub.push(letter),
+            // If the hub does not end the call in time, the time limit of the broken passage does.
             NodeRole::Broken(_) | NodeRole::Outside | NodeRole::Visiting(_) => {
-                self.held.push(contribution)
+                self.held.push(letter)
             }
         }
     }
@@ -179,10 +178,7 @@ impl Node {
     /// Whether this rank has sent and passed on everything.
     pub(crate) fn is_flushed(&self) -> bool {
         match &self.role {
-            NodeRole::Leader { members, .. } => members
-                .iter()
-                .filter_map(|m| m.passage.as_ref())
-                .all(Passage::is_empty),
+            NodeRole::Leader { members, .. } => members.is_flushed(),
             NodeRole::Member(passage) => self.held.is_empty() && passage.is_empty(),
             _ => true,
         }
@@ -199,10 +195,10 @@ impl Node {
         }
         // Parcels that it had sent before count, here and for the others.
         self.receive_all(rank);
-        if let NodeRole::Leader { members, .. } = &mut self.role {
-            for member in members.iter_mut().filter(|m| m.rank == rank) {
-                member.passage = None;
-            }
+        if let NodeRole::Leader { members, .. } = &mut self.role
+            && let Some(index) = members.position(rank)
+        {
+            members.close(index);
         }
     }
 
@@ -212,7 +208,7 @@ impl Node {
             self.receive_from_leader();
         }
         if let NodeRole::Leader { members, .. } = &self.role
-            && let Some(index) = members.iter().position(|m| m.rank == rank)
+            && let Some(index) = members.position(rank)
         {
             self.receive_from_member(index);
         }
@@ -235,15 +231,11 @@ impl Node {
                     if porch.crowded_until(Instant::now()).is_none() {
                         add(NodeToken::Porch, porch.as_fd(), PollFlags::IN);
                     }
-                    for (index, guest) in porch.guests.iter().enumerate() {
-                        add(NodeToken::Guest(index), guest.as_fd(), PollFlags::IN);
-                    }
+                    add(NodeToken::Crowd, porch.crowd.as_fd(), PollFlags::IN);
                 }
-                for (index, member) in members.iter().enumerate() {
-                    if let Some(passage) = &member.passage {
-                        add(NodeToken::Member(index), passage.as_fd(), flags(passage));
-                    }
-                }
+                members.interest(|index, fd, flags| {
+                    add(index.map_or(NodeToken::Crowd, NodeToken::Member), fd, flags)
+                });
             }
             NodeRole::Visiting(visit) if visit.is_connected() => {
                 add(NodeToken::Leader, visit.as_fd(), PollFlags::IN)
@@ -267,88 +259,7 @@ impl Node {
             NodeToken::Guest(index) => self.hear_guest(index),
             NodeToken::Member(index) => self.receive_from_member(index),
             NodeToken::Leader => self.receive_from_leader(),
-        }
-    }
-
-    fn hear_guest(&mut self, index: usize) {
-        let NodeRole::Leader { porch, members } = &mut self.role else {
-            return;
-        };
-        let Some(open) = porch.as_mut().filter(|porch| index < porch.guests.len()) else {
-            return;
-        };
-        if let Some(Some((rank, passage))) = open.hear(index) {
-            match members.iter_mut().find(|m| m.rank == rank) {
-                Some(member) if member.passage.is_none() => member.passage = Some(passage),
-                _ => tell(|| {
-                    tracing::warn!(rank, "refused a second connection of a rank of this node")
-                }),
-            }
-        }
-        if members.iter().all(|m| m.passage.is_some()) {
-            *porch = None;
-            self.to_hub.push(Message::Ready);
-        }
-    }
-
-    fn receive_from_member(&mut self, index: usize) {
-        let NodeRole::Leader { members, .. } = &mut self.role else {
-            return;
-        };
-        while let Some(member) = members.get_mut(index) {
-            let from = member.rank;
-            let Some(passage) = &mut member.passage else {
-                return;
-            };
-            let arrived = match passage.receive() {
-                Ok(None) => return,
-                Ok(Some(arrived)) if arrived.rank == from => arrived,
-                Ok(Some(_)) => {
-                    tell(|| {
-                        tracing::warn!(rank = from, "a parcel names another rank as its sender")
-                    });
-                    member.passage = None;
-                    return;
-                }
-                Err(error) => {
-                    tell(
-                        || tracing::debug!(rank = from, %error, "the passage to a rank of this node ended"),
-                    );
-                    member.passage = None;
-                    return;
-                }
-            };
-            // Descriptors that did not arrive here reach no member, and each member is told so.
-            let fds = arrived.fds.map(Arc::new);
-            if let Err(reason) = &fds {
-                let round = arrived.round;
-                tell(|| {
-                    tracing::warn!(
-                        rank = from,
-                        round,
-                        reason,
-                        "descriptors of a rank of this node did not come"
-                    )
-                });
-            }
-            for other in members.iter_mut().filter(|m| m.rank != from) {
-                if let Some(passage) = &mut other.passage {
-                    passage.push(Parcel {
-                        rank: from,
-                        round: arrived.round,
-                        count: arrived.count,
-                        fds: fds.as_ref().ok().map(Arc::clone),
-                    });
-                }
-            }
-            let own = fds.and_then(|fds| {
-                let own = fds.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>();
-                own.map_err(|error| format!("{error}: {}", no_descriptors()))
-            });
-            self.arrived.push(Arrived {
-                fds: own,
-                ..arrived
-            });
+            NodeToken::Crowd => {}
         }
     }
 
@@ -392,17 +303,8 @@ impl Node {
     pub(crate) fn flush(&mut self) {
         match &mut self.role {
             NodeRole::Leader { members, .. } => {
-                let mut broken = Vec::new();
-                for member in members {
-                    if let Some(Err(error)) = member.passage.as_mut().map(Passage::flush) {
-                        tell(
-                            || tracing::debug!(rank = member.rank, %error, "the passage to a rank of this node ended"),
-                        );
-                        broken.push(member.rank);
-                    }
-                }
                 // A member that does not take anything any more may have sent something before.
-                for rank in broken {
+                for rank in members.flush() {
                     self.forget(rank);
                 }
             }
@@ -422,7 +324,7 @@ impl Node {
         }
     }
 
-    /// Checks the clocks. Returns a reason if this rank can take part in no exchange any more.
+    /// Checks the clocks. Returns a reason if this rank can take part in no collective call any more.
     pub(crate) fn tick(&mut self, now: Instant) -> Option<String> {
         if matches!(&self.role, NodeRole::Visiting(visit) if !visit.is_connected()) {
             self.receive_from_leader();
@@ -431,7 +333,7 @@ impl Node {
             NodeRole::Leader {
                 porch: Some(porch), ..
             } => {
-                porch.guests.retain(|guest| now < guest.since + PATIENCE);
+                porch.see_off(now);
                 None
             }
             NodeRole::Broken(since) if now >= *since + VERDICT_PATIENCE => {
@@ -451,15 +353,15 @@ impl Node {
         let soon = || Instant::now() + Duration::from_millis(10);
         match &self.role {
             NodeRole::Leader { porch, members } => {
-                let throttled = members
-                    .iter()
-                    .filter_map(|m| m.passage.as_ref())
-                    .any(|p| p.throttled);
                 let guests = porch.as_ref().and_then(|porch| {
                     let oldest = porch.guests.first().map(|guest| guest.since + PATIENCE);
                     porch.crowded_until(Instant::now()).or(oldest)
                 });
-                if throttled { Some(soon()) } else { guests }
+                if members.is_throttled() {
+                    Some(soon())
+                } else {
+                    guests
+                }
             }
             NodeRole::Visiting(visit) if !visit.is_connected() => Some(soon()),
             NodeRole::Member(passage) if passage.throttled => Some(soon()),
@@ -469,54 +371,8 @@ impl Node {
     }
 }
 
+mod leader;
+mod members;
+
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_member_that_was_sent_away_for_being_slow_comes_again() {
-        let key = Key::of_job(b"a key for tests", "", 2);
-        let [mut leader, mut member] = [0, 1].map(|me| Node::new(me, key.clone()));
-        leader.start(&[0, 0]);
-        member.start(&[0, 0]);
-        let Some(Message::Door { name }) = leader.to_hub.pop() else {
-            panic!("{leader:?}")
-        };
-        member.visit(name);
-        leader.ready(NodeToken::Porch, Instant::now());
-        leader.tick(Instant::now() + PATIENCE);
-        std::thread::sleep(Duration::from_secs(1));
-        // The member notices, is accepted again, proves itself, and gets the leader's proof.
-        member.ready(NodeToken::Leader, Instant::now());
-        leader.ready(NodeToken::Porch, Instant::now());
-        member.ready(NodeToken::Leader, Instant::now());
-        leader.ready(NodeToken::Guest(0), Instant::now());
-        member.ready(NodeToken::Leader, Instant::now());
-        for node in [leader, member] {
-            assert!(matches!(node.to_hub[..], [Message::Ready]), "{node:?}");
-        }
-    }
-
-    #[test]
-    fn nothing_overtakes_what_is_held() {
-        let mut node = Node::new(1, Key::of_job(b"a key for tests", "", 2));
-        node.role = NodeRole::Outside;
-        let fd = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        let contribution = |round| Message::Contribution {
-            rank: 1,
-            round,
-            handles: u8::from(round == 0),
-            label: String::new(),
-            bytes: Vec::new(),
-        };
-        node.contribute(0, vec![fd], contribution(0));
-        node.contribute(1, Vec::new(), contribution(1));
-        node.say(Message::Leave);
-        assert!(node.to_hub.is_empty());
-        let rounds = node.held.iter().map(|message| match message {
-            Message::Contribution { round, .. } => Some(*round),
-            _ => None,
-        });
-        assert_eq!(rounds.collect::<Vec<_>>(), [Some(0), Some(1), None]);
-    }
-}
+mod tests;

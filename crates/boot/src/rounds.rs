@@ -1,265 +1,438 @@
-//! The bookkeeping of collective exchanges, without any transport.
+//! The decisions about collective calls, without any transport.
 //!
 //! # Model
 //!
-//! Each rank numbers its exchanges from 0, in the order of its calls. A round has one entry for each rank. The owner of
-//! a [`Rounds`] feeds it contributions and ends in one order, and its verdicts depend only on that order. So ranks that
-//! see the same order, which the hub makes, come to the same verdict without asking each other.
+//! Each rank numbers its collective calls from 0, in the order of its calls. Ranks that call in the same round must make
+//! the same call. All rounds are decided in one place: by the hub, or under the lock that ranks share as threads. The
+//! owner of a [`Rounds`] tells it which ranks come and which end, in one order, and passes on the [`Outcome`] to all. A
+//! rank needs the outcome of a round before it comes to the next one, so one round is open at a time.
+//!
+//! # Memory
+//!
+//! A round keeps only what its outcome may have to say, and one number for each rank. So it does not matter how much the
+//! ranks say, or how many they are.
 //!
 //! # Failure
 //!
-//! A round fails when two labels differ, or when a rank ends that has not contributed. Both are final, because an entry
-//! is filled once, and no rank comes back.
+//! A round fails when two ranks make different calls, or when a rank ends that has not come. It fails at once, even if
+//! no other rank has come yet, and no round follows it.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use tidegate_hal::control::ControlError;
+use crate::fields::{bytes, shortened};
+use serde::{Deserialize, Serialize};
+use tidegate_hal::control::{ControlError, Decision, Proposal};
 
-/// One filled entry of a round.
-#[derive(Debug)]
-pub(crate) struct Contribution<P> {
-    label: Arc<str>,
-    /// The rank's contribution.
-    pub(crate) payload: P,
+/// The two collective calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    Exchange,
+    Confer,
 }
 
-/// The state of a round, as one rank sees it.
-pub(crate) enum Verdict<'a, P> {
-    /// Some ranks have not contributed.
-    Pending,
-    /// All ranks have contributed. The entries are in the order of ranks.
-    Complete(Vec<&'a Contribution<P>>),
-    /// The round can never complete.
-    Failed(ControlError),
+/// What a rank calls: the kind of call, and the label that people read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Call {
+    pub(crate) kind: Kind,
+    pub(crate) label: String,
 }
 
-/// A contribution that no correct peer sends: to an entry that is filled, to a round that no rank can have reached, or
-/// after the rank's end.
+impl Call {
+    pub(crate) fn new(kind: Kind, label: impl Into<String>) -> Self {
+        let label = label.into();
+        Self { kind, label }
+    }
+}
+
+/// What a rank contributes to a decision: a [`Proposal`] without its letters. In an exchange it is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Vote {
+    #[serde(with = "bytes")]
+    pub(crate) header: Vec<u8>,
+    /// How many bytes of the header must be the same on all ranks.
+    pub(crate) alike: u32,
+    pub(crate) flags: u32,
+    /// The kind of this rank's objection, if it objects.
+    pub(crate) objects: Option<u8>,
+    /// The reason of the objection.
+    #[serde(with = "bytes")]
+    pub(crate) reason: Vec<u8>,
+}
+
+impl Vote {
+    /// Takes the vote out of a proposal. The letters stay.
+    pub(crate) fn take(proposal: &mut Proposal) -> Self {
+        let alike = proposal.compared().len() as u32;
+        let objection = proposal.objection.take();
+        Self {
+            header: std::mem::take(&mut proposal.header),
+            alike,
+            flags: proposal.flags,
+            objects: objection.as_ref().map(|objection| objection.kind),
+            reason: objection.map_or_else(Vec::new, |objection| objection.reason),
+        }
+    }
+
+    fn compared(&self) -> &[u8] {
+        let alike = self.header.len().min(self.alike as usize);
+        &self.header[..alike]
+    }
+}
+
+/// The end of a round, which is the same for all ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    /// Also the outcome of an exchange to which all have come.
+    Agreed {
+        flags: u32,
+    },
+    Differs {
+        #[serde(with = "bytes")]
+        first: Vec<u8>,
+        rank: u32,
+        #[serde(with = "bytes")]
+        other: Vec<u8>,
+    },
+    Refused {
+        kind: u8,
+        ranks: Vec<u32>,
+        #[serde(with = "bytes")]
+        reason: Vec<u8>,
+    },
+    Failed(Failure),
+}
+
+impl Outcome {
+    /// The decision for a rank that makes this call. `Agreed` has no letters yet.
+    pub(crate) fn decision(self, call: &Call) -> Result<Decision, ControlError> {
+        Ok(match self {
+            Outcome::Agreed { flags } => Decision::Agreed {
+                flags,
+                letters: Vec::new(),
+            },
+            Outcome::Differs { first, rank, other } => Decision::Differs {
+                first,
+                rank: rank as usize,
+                other,
+            },
+            Outcome::Refused {
+                kind,
+                ranks,
+                reason,
+            } => Decision::Refused {
+                kind,
+                ranks: ranks.into_iter().map(|rank| rank as usize).collect(),
+                reason,
+            },
+            Outcome::Failed(failure) => return Err(failure.error(call)),
+        })
+    }
+}
+
+/// Why a round failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Failure {
+    /// Two ranks, in ascending order, and what they call.
+    Mismatch([(u32, Call); 2]),
+    /// A rank that will not come.
+    Lost {
+        rank: u32,
+        #[serde(serialize_with = "shortened")]
+        reason: String,
+    },
+}
+
+impl Failure {
+    /// The error of a rank that makes this call.
+    pub(crate) fn error(&self, mine: &Call) -> ControlError {
+        match self {
+            Failure::Mismatch([low, high]) => {
+                let (rank, theirs) = if low.1 == *mine { high } else { low };
+                let mut told = theirs.label.clone();
+                if told == mine.label {
+                    told.push_str(match theirs.kind {
+                        Kind::Exchange => " (an exchange)",
+                        Kind::Confer => " (no exchange)",
+                    });
+                }
+                ControlError::Mismatch {
+                    rank: *rank as usize,
+                    mine: mine.label.clone(),
+                    theirs: told,
+                }
+            }
+            Failure::Lost { rank, reason } => ControlError::PeerLost {
+                rank: *rank as usize,
+                label: mine.label.clone(),
+                reason: reason.clone(),
+            },
+        }
+    }
+}
+
+/// What no correct rank says: something about a round that is not open, a second vote, a letter to a rank that does not
+/// exist, or letters that are not in ascending order.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("contribution of rank {rank} to round {round} is out of order")]
+#[error("what rank {rank} says about round {round} is out of order")]
 pub(crate) struct OutOfOrder {
     rank: usize,
     round: u64,
 }
 
+/// The lowest rank that has come, and the lowest one whose value differs from that one's.
+///
+/// These two suffice to compare all ranks with rank 0, in whatever order they come. When all have come, the lowest rank
+/// is rank 0. While they come: a rank above the lowest one can only change the second. A rank below it becomes the
+/// lowest. If its value is the same, the second stays. If not, the former lowest rank is the lowest with another value.
 #[derive(Debug)]
-struct Ended {
-    rank: usize,
-    /// The rank that really ended. A rank can be unreachable because another rank ended.
-    blamed: usize,
-    reason: String,
+struct Lowest<V> {
+    first: Option<(usize, V)>,
+    other: Option<(usize, V)>,
 }
 
-/// A round that is not forgotten yet.
+impl<V> Default for Lowest<V> {
+    fn default() -> Self {
+        Self {
+            first: None,
+            other: None,
+        }
+    }
+}
+
+impl<V> Lowest<V> {
+    fn add(&mut self, rank: usize, value: V, is_same: impl Fn(&V, &V) -> bool) {
+        let Some((lowest, known)) = &self.first else {
+            self.first = Some((rank, value));
+            return;
+        };
+        let same = is_same(known, &value);
+        if rank < *lowest {
+            let former = self.first.replace((rank, value));
+            if !same {
+                self.other = former;
+            }
+        } else if !same && self.other.as_ref().is_none_or(|(other, _)| rank < *other) {
+            self.other = Some((rank, value));
+        }
+    }
+}
+
+/// The objections of the least kind that have come.
 #[derive(Debug)]
-struct Open<P> {
-    entries: Vec<Option<Contribution<P>>>,
-    /// How many entries are filled.
+struct Objections {
+    kind: u8,
+    /// The lowest ranks that object, in ascending order.
+    ranks: Vec<u32>,
+    /// The reason of the first of them.
+    reason: Vec<u8>,
+}
+
+impl Objections {
+    fn add(&mut self, rank: u32, kind: u8, reason: Vec<u8>) {
+        if kind > self.kind {
+            return;
+        }
+        if kind < self.kind {
+            (self.kind, self.ranks) = (kind, Vec::new());
+        }
+        let at = self.ranks.partition_point(|known| *known < rank);
+        if at == 0 {
+            self.reason = reason;
+        }
+        self.ranks.insert(at, rank);
+        self.ranks.truncate(Decision::MOST_NAMED);
+    }
+}
+
+/// The open round.
+#[derive(Debug, Default)]
+struct Open {
+    /// How many ranks have come.
     come: usize,
-    /// Whether all labels are the same.
-    alike: bool,
+    calls: Lowest<Call>,
+    votes: Lowest<Vote>,
+    flags: u32,
+    objections: Option<Objections>,
+}
+
+impl Open {
+    fn outcome(self) -> Outcome {
+        if let (Some((_, first)), Some((rank, other))) = (self.votes.first, self.votes.other) {
+            return Outcome::Differs {
+                first: first.header,
+                rank: rank as u32,
+                other: other.header,
+            };
+        }
+        match self.objections {
+            None => Outcome::Agreed { flags: self.flags },
+            Some(Objections {
+                kind,
+                ranks,
+                reason,
+            }) => Outcome::Refused {
+                kind,
+                ranks,
+                reason,
+            },
+        }
+    }
+}
+
+/// What is known of one rank in the open round.
+#[derive(Clone, Copy, Debug)]
+enum Here {
+    /// It has not voted. Its next letter goes to this rank or a higher one.
+    Before(u32),
+    Voted,
+}
+
+/// What follows from a rank's coming.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// Nothing, since the round has failed, or the rank has ended.
+    Late,
+    /// It counts. This is the outcome of the round, if it is decided now.
+    Counted(Option<Outcome>),
 }
 
 #[derive(Debug)]
-pub(crate) struct Rounds<P> {
-    size: usize,
-    /// Number of the round at the front of `open`.
-    first: u64,
-    open: VecDeque<Open<P>>,
-    /// The ended ranks in the order of their ends, so that every rank blames the same one.
-    ended: Vec<Ended>,
+pub(crate) struct Rounds {
+    /// The number of the open round, or of the one that failed.
+    round: u64,
+    open: Open,
+    ranks: Vec<Here>,
+    has_ended: Vec<bool>,
+    /// The first rank that ended, and why. It comes to no later round. So if others have ended, too, they need not be
+    /// known: the first call of the next round fails because of this one.
+    ended: Option<Failure>,
+    failed: bool,
 }
 
-impl<P> Rounds<P> {
+impl Rounds {
     pub(crate) fn new(size: usize) -> Self {
         Self {
-            size,
-            first: 0,
-            open: VecDeque::new(),
-            ended: Vec::new(),
+            round: 0,
+            open: Open::default(),
+            ranks: vec![Here::Before(0); size],
+            has_ended: vec![false; size],
+            ended: None,
+            failed: false,
         }
     }
 
-    /// Fills the entry of `rank` in `round`.
-    ///
-    /// A rank can be at most one round ahead of another, since it needs all contributions to finish a round. So at most
-    /// two rounds are open, and all others are refused. This bounds the memory.
-    pub(crate) fn contribute(
+    pub(crate) fn round(&self) -> u64 {
+        self.round
+    }
+
+    fn size(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Whether what a rank says about the round counts. After the round has failed, and from a rank that takes part in
+    /// no call any more, it does not: that may have crossed with the news.
+    fn counts(&self, rank: usize, round: u64) -> Result<bool, OutOfOrder> {
+        if rank >= self.size() || round != self.round {
+            return Err(OutOfOrder { rank, round });
+        }
+        Ok(!self.failed && !self.has_ended[rank])
+    }
+
+    /// Notes a letter of `rank`. Returns whether it has to be passed on.
+    pub(crate) fn letter(
         &mut self,
         rank: usize,
         round: u64,
-        label: Arc<str>,
-        payload: P,
-    ) -> Result<(), OutOfOrder> {
-        let refused = OutOfOrder { rank, round };
-        let index = round
-            .checked_sub(self.first)
-            .ok_or(OutOfOrder { rank, round })?;
-        if index > 1 || rank >= self.size || self.has_ended(rank) {
-            return Err(refused);
+        to: usize,
+    ) -> Result<bool, OutOfOrder> {
+        if !self.counts(rank, round)? {
+            return Ok(false);
         }
-        let index = index as usize;
-        while self.open.len() <= index {
-            self.open.push_back(Open {
-                entries: (0..self.size).map(|_| None).collect(),
-                come: 0,
-                alike: true,
-            });
+        match self.ranks[rank] {
+            Here::Before(next) if (next as usize..self.size()).contains(&to) && to != rank => {
+                self.ranks[rank] = Here::Before(to as u32 + 1);
+                Ok(true)
+            }
+            Here::Before(_) | Here::Voted => Err(OutOfOrder { rank, round }),
         }
-        let open = &mut self.open[index];
-        if open.entries[rank].is_some() {
-            return Err(refused);
+    }
+
+    /// Notes that `rank` has come.
+    pub(crate) fn come(
+        &mut self,
+        rank: usize,
+        round: u64,
+        call: Call,
+        mut vote: Vote,
+    ) -> Result<Came, OutOfOrder> {
+        if !self.counts(rank, round)? {
+            return Ok(Came::Late);
         }
-        let other = open.entries.iter().flatten().next();
-        open.alike &= other.is_none_or(|other| other.label == label);
+        match (self.ranks[rank], call.kind) {
+            (Here::Before(_), Kind::Confer) | (Here::Before(0), Kind::Exchange) => {}
+            _ => return Err(OutOfOrder { rank, round }),
+        }
+        self.ranks[rank] = Here::Voted;
+        let open = &mut self.open;
         open.come += 1;
-        open.entries[rank] = Some(Contribution { label, payload });
-        Ok(())
-    }
-
-    /// Whether a round is decided, so that waiting calls should look at its verdict.
-    pub(crate) fn is_decided(&self, round: u64) -> bool {
-        let index = round
-            .checked_sub(self.first)
-            .and_then(|index| usize::try_from(index).ok());
-        let open = index.and_then(|index| self.open.get(index));
-        open.is_some_and(|open| open.come == self.size || !open.alike)
-    }
-
-    /// Notes that `rank` contributes nothing any more. If it is called again, the first reason stays.
-    pub(crate) fn end(&mut self, rank: usize, reason: impl Into<String>) {
-        self.end_because_of(rank, rank, reason);
-    }
-
-    /// Like [`Rounds::end`], but exchanges that fail because of it name `blamed`.
-    pub(crate) fn end_because_of(&mut self, rank: usize, blamed: usize, reason: impl Into<String>) {
-        if !self.has_ended(rank) {
-            self.ended.push(Ended {
-                rank,
-                blamed,
-                reason: reason.into(),
-            });
+        open.calls.add(rank, call, |one, other| one == other);
+        open.flags |= vote.flags;
+        if let Some(kind) = vote.objects {
+            let reason = std::mem::take(&mut vote.reason);
+            let none = || Objections {
+                kind,
+                ranks: Vec::new(),
+                reason: Vec::new(),
+            };
+            let objections = open.objections.get_or_insert_with(none);
+            objections.add(rank as u32, kind, reason);
         }
+        open.votes
+            .add(rank, vote, |one, other| one.compared() == other.compared());
+        Ok(Came::Counted(self.decided()))
     }
 
-    pub(crate) fn has_ended(&self, rank: usize) -> bool {
-        self.ended.iter().any(|ended| ended.rank == rank)
+    /// The outcome, if the round is decided. The next round is open then, unless this one failed.
+    fn decided(&mut self) -> Option<Outcome> {
+        let open = &mut self.open;
+        if open.calls.other.is_some() {
+            let calls = std::mem::take(&mut open.calls);
+            let sides = [calls.first?, calls.other?].map(|(rank, call)| (rank as u32, call));
+            return Some(self.fail(Failure::Mismatch(sides)));
+        }
+        if open.come == 1
+            && let Some(ended) = self.ended.take()
+        {
+            return Some(self.fail(ended));
+        }
+        if open.come < self.size() {
+            return None;
+        }
+        self.round += 1;
+        self.ranks.fill(Here::Before(0));
+        Some(std::mem::take(&mut self.open).outcome())
     }
 
-    /// The verdict for a rank that calls `label` in `round`.
-    pub(crate) fn verdict(&self, label: &str, round: u64) -> Verdict<'_, P> {
-        let entries = round
-            .checked_sub(self.first)
-            .and_then(|index| self.open.get(usize::try_from(index).ok()?))
-            .map(|open| &open.entries);
-        let present: Vec<_> = entries.into_iter().flatten().flatten().collect();
-        let entry = |rank: usize| entries.and_then(|entries| entries[rank].as_ref());
-        let differs = |rank: &usize| entry(*rank).is_some_and(|c| *c.label != *label);
-        if let Some(rank) = (0..self.size).find(differs) {
-            return Verdict::Failed(ControlError::Mismatch {
-                rank,
-                mine: label.to_owned(),
-                theirs: entry(rank).map(|c| c.label.to_string()).unwrap_or_default(),
-            });
-        }
-        if present.len() == self.size {
-            return Verdict::Complete(present);
-        }
-        match self.ended.iter().find(|ended| entry(ended.rank).is_none()) {
-            Some(ended) => Verdict::Failed(ControlError::PeerLost {
-                rank: ended.blamed,
-                label: label.to_owned(),
-                reason: ended.reason.clone(),
-            }),
-            None => Verdict::Pending,
-        }
+    fn fail(&mut self, failure: Failure) -> Outcome {
+        self.failed = true;
+        self.open = Open::default();
+        Outcome::Failed(failure)
     }
 
-    /// Forgets all rounds before `round`, since no call will ask for them.
-    pub(crate) fn forget_before(&mut self, round: u64) {
-        while self.first < round {
-            self.open.pop_front();
-            self.first += 1;
+    /// Notes that `rank` comes to no round any more. Returns the outcome, if that decides the open round.
+    pub(crate) fn end(&mut self, rank: usize, reason: &str) -> Option<Outcome> {
+        if std::mem::replace(&mut self.has_ended[rank], true) || self.failed {
+            return None;
         }
+        let ended = Failure::Lost {
+            rank: rank as u32,
+            reason: reason.to_owned(),
+        };
+        if self.open.come > 0 && !matches!(self.ranks[rank], Here::Voted) {
+            return Some(self.fail(ended));
+        }
+        self.ended.get_or_insert(ended);
+        None
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn label(text: &str) -> Arc<str> {
-        Arc::from(text)
-    }
-
-    #[test]
-    fn completes_in_rank_order_whatever_the_order_of_arrival() {
-        let mut rounds = Rounds::new(3);
-        for rank in [2, 0, 1] {
-            assert!(matches!(rounds.verdict("a", 0), Verdict::Pending));
-            rounds.contribute(rank, 0, label("a"), rank * 10).unwrap();
-        }
-        let Verdict::Complete(all) = rounds.verdict("a", 0) else {
-            panic!("complete")
-        };
-        assert_eq!(
-            all.iter().map(|c| c.payload).collect::<Vec<_>>(),
-            [0, 10, 20]
-        );
-    }
-
-    #[test]
-    fn a_waiting_call_looks_when_all_have_come_or_two_differ() {
-        let mut rounds = Rounds::new(3);
-        rounds.contribute(2, 0, label("a"), ()).unwrap();
-        rounds.contribute(0, 0, label("a"), ()).unwrap();
-        assert!(!rounds.is_decided(0));
-        rounds.contribute(1, 0, label("a"), ()).unwrap();
-        assert!(rounds.is_decided(0) && !rounds.is_decided(1));
-        rounds.contribute(1, 1, label("a"), ()).unwrap();
-        rounds.contribute(0, 1, label("b"), ()).unwrap();
-        assert!(rounds.is_decided(1));
-        rounds.forget_before(1);
-        assert!(!rounds.is_decided(0) && rounds.is_decided(1));
-    }
-
-    #[test]
-    fn refuses_a_second_contribution_and_far_rounds() {
-        let mut rounds = Rounds::new(2);
-        rounds.contribute(0, 0, label("a"), ()).unwrap();
-        assert!(rounds.contribute(0, 0, label("a"), ()).is_err());
-        rounds.contribute(0, 1, label("a"), ()).unwrap();
-        assert!(rounds.contribute(0, 2, label("a"), ()).is_err());
-        assert!(rounds.contribute(7, 0, label("a"), ()).is_err());
-        rounds.forget_before(1);
-        assert!(rounds.contribute(1, 0, label("a"), ()).is_err());
-        rounds.contribute(0, 2, label("a"), ()).unwrap();
-    }
-
-    proptest! {
-        /// A verdict is final, and ranks with different labels never both succeed.
-        #[test]
-        fn verdicts_are_final(steps in prop::collection::vec((0usize..4, 0u8..8), 0..24)) {
-            let mut rounds = Rounds::new(4);
-            let mut last = [None; 2];
-            for (rank, kind) in steps {
-                match kind {
-                    0 => rounds.end(rank, "gone"),
-                    1 => { let _ = rounds.contribute(rank, 0, label("b"), ()); }
-                    _ => { let _ = rounds.contribute(rank, 0, label("a"), ()); }
-                }
-                let now = ["a", "b"].map(|label| match rounds.verdict(label, 0) {
-                    Verdict::Pending => None,
-                    Verdict::Complete(_) => Some(true),
-                    Verdict::Failed(_) => Some(false),
-                });
-                for (last, now) in last.iter().zip(now) {
-                    prop_assert!(last.is_none() || *last == now);
-                }
-                last = now;
-                prop_assert!(last != [Some(true), Some(true)]);
-            }
-        }
-    }
-}
+pub(crate) mod tests;

@@ -26,8 +26,9 @@ use tidegate_hal::tell;
 use crate::error::BootError;
 use crate::hub::{Hub, HubToken};
 use crate::link::{Body, Link};
+use crate::mail::Mail;
 use crate::node::{Node, NodeToken};
-use crate::shared::{Blob, RankPhase, RankShared, ServiceRequest};
+use crate::shared::{RankPhase, RankShared, ServiceRequest};
 use crate::wire::Message;
 use rustix::event::PollFlags;
 use std::net::TcpStream;
@@ -179,23 +180,8 @@ impl Service {
         let commands = std::mem::take(&mut lock(&self.shared.state).requests);
         for command in commands {
             match command {
-                ServiceRequest::Contribute {
-                    round,
-                    label,
-                    bytes,
-                    fds,
-                } => {
-                    let contribution = Message::Contribution {
-                        rank: self.me() as u32,
-                        round,
-                        handles: fds.len() as u8,
-                        label,
-                        bytes,
-                    };
-                    self.node.contribute(round, fds, contribution);
-                }
-                // The message goes through the node, so that it does not overtake a contribution that waits for its
-                // descriptors.
+                ServiceRequest::Write(letter) => self.node.write(letter),
+                // The message goes through the node, so that it does not overtake a letter that waits for its descriptors.
                 ServiceRequest::Say(message) => self.node.say(message),
                 ServiceRequest::End(message) => {
                     // A rank that has left may turn out to have failed.
@@ -213,6 +199,8 @@ impl Service {
     }
 
     fn tell_hub(&mut self, message: Message) {
+        #[cfg(test)]
+        self.count_message();
         match &mut self.role {
             Role::Hub(hub) => hub.receive(0, message),
             Role::Leaf(leaf) => {
@@ -276,8 +264,12 @@ impl Service {
             Some(Ending::Wanted(message)) => matches!(message, Message::Leave),
             _ => return,
         };
-        if in_good_order && !self.node.is_flushed() {
-            return;
+        if in_good_order {
+            // What has come for other members is sent before this leader says that it leaves.
+            self.node.drain();
+            if !self.node.is_flushed() {
+                return;
+            }
         }
         let since = Instant::now();
         let said = self.ending.replace(Ending::Said {
@@ -331,8 +323,16 @@ impl Service {
         }
     }
 
+    #[cfg(test)]
+    fn count_message(&self) {
+        let order = std::sync::atomic::Ordering::Relaxed;
+        self.shared.messages.fetch_add(1, order);
+    }
+
     /// Handles a message of the hub to this rank.
     fn deliver(&mut self, message: Message) {
+        #[cfg(test)]
+        self.count_message();
         let size = self.shared.size;
         let known = |rank: u32| ((rank as usize) < size).then_some(rank as usize);
         match message {
@@ -348,29 +348,17 @@ impl Service {
                     self.tell_hub(Message::Beat);
                 }
             }
-            Message::Contribution {
+            Message::Said { rank, round, bytes } => {
+                self.receive(rank, |mail, rank| mail.said(rank, round, bytes))
+            }
+            Message::Letter {
                 rank,
                 round,
                 handles,
-                label,
                 bytes,
-            } => {
-                let blob = Blob { bytes, handles };
-                let accepted = known(rank)
-                    .is_some_and(|rank| self.shared.contributed(rank, round, &label, blob));
-                if !accepted {
-                    self.hub_lost("it sent a contribution out of order");
-                }
-            }
-            Message::Accepted { round } => {
-                if !self.shared.accepted(round) {
-                    self.hub_lost("it accepted a contribution that this rank had not made");
-                }
-            }
-            Message::Withdrawn { rank, reason } => {
-                self.node.receive_all(rank as usize);
-                self.deliver_parcels();
-                self.shared.withdrawn(rank as usize, reason);
+            } => self.receive(rank, |mail, rank| mail.letter(rank, round, handles, bytes)),
+            Message::Decided { round, outcome } => {
+                self.receive(0, |mail, _| mail.decided(round, outcome))
             }
             Message::Notify { from, bytes, .. } => self.shared.message(from as usize, bytes),
             Message::Lost {
@@ -402,16 +390,25 @@ impl Service {
         }
     }
 
+    /// Notes what rank `from` has sent for a collective call.
+    fn receive(&mut self, from: u32, note: impl FnOnce(&mut Mail, usize) -> Option<()>) {
+        let from = from as usize;
+        let is_known = from < self.shared.size;
+        if !is_known || !self.shared.receive(|mail| note(mail, from)) {
+            self.hub_lost("it sent something for a collective call out of order");
+        }
+    }
+
     fn deliver_parcels(&mut self) {
         for arrived in std::mem::take(&mut self.node.arrived) {
             self.shared
-                .fds_arrived(arrived.rank, arrived.round, arrived.fds);
+                .fds_arrived(arrived.from, arrived.round, arrived.fds);
         }
     }
 
     fn peer_ended(&mut self, rank: usize, lost: Option<&str>) {
         self.node.forget(rank);
-        // This comes before the end itself, because parcels that have arrived decide how exchanges end.
+        // This comes before the end itself, because parcels that have arrived decide how calls end.
         self.deliver_parcels();
         self.shared.peer_ended(rank, lost);
     }

@@ -3,7 +3,7 @@
 use crate::ends::Ends;
 use crate::error::BootError;
 use crate::events::Events;
-use crate::rounds::Rounds;
+use crate::mail::{Fds, Mail};
 use crate::wire::Message;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{HashMap, VecDeque};
@@ -15,22 +15,20 @@ use std::time::{Duration, Instant};
 use tidegate_hal::control::Event;
 use tidegate_hal::lock;
 
-/// A contribution without its descriptors, which go another way.
+/// A letter on its way to the hub.
 #[derive(Debug)]
-pub(crate) struct Blob {
+pub(crate) struct Outgoing {
+    pub(crate) to: usize,
+    pub(crate) round: u64,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) handles: u8,
+    /// Descriptors for a rank of this node.
+    pub(crate) fds: Vec<Arc<OwnedFd>>,
 }
 
 /// A request of the program to the service.
 #[derive(Debug)]
 pub(crate) enum ServiceRequest {
-    Contribute {
-        round: u64,
-        label: String,
-        bytes: Vec<u8>,
-        fds: Vec<OwnedFd>,
-    },
+    Write(Outgoing),
     Say(Message),
     /// `Leave` or `Fail`. `Fail` may follow `Leave`.
     End(Message),
@@ -77,15 +75,9 @@ pub(crate) struct RankState {
     pub(crate) nodes: Vec<usize>,
     /// The lowest rank of this node.
     pub(crate) leader: usize,
-    pub(crate) rounds: Rounds<Blob>,
-    /// Descriptors that came for a round, or why they did not.
-    pub(crate) fds: HashMap<(usize, u64), Result<Vec<OwnedFd>, String>>,
-    pub(crate) next_round: u64,
-    /// This rank's contribution to its current round, until the hub has accepted it. Only then does it count here, too.
-    /// So an exchange that succeeds for one rank succeeds for all that live.
-    pub(crate) own: Option<(u64, String, Blob)>,
-    /// Why no exchange is possible any more.
-    pub(crate) no_exchange: Option<String>,
+    pub(crate) mail: Mail,
+    /// Why no collective call is possible any more.
+    pub(crate) no_calls: Option<String>,
     /// Why no message can be sent any more.
     pub(crate) no_message: Option<String>,
     pub(crate) gone: Vec<bool>,
@@ -125,6 +117,9 @@ pub(crate) struct RankShared {
     service: OnceLock<Served>,
     /// How often the service has taken a turn, with or without work.
     turns: AtomicU64,
+    /// The messages that this rank has sent to the hub, and received from it.
+    #[cfg(test)]
+    pub(crate) messages: AtomicU64,
 }
 
 /// The service of a rank.
@@ -148,11 +143,8 @@ impl RankShared {
                 phase: RankPhase::Joining,
                 nodes: Vec::new(),
                 leader: rank,
-                rounds: Rounds::new(size),
-                fds: HashMap::new(),
-                next_round: 0,
-                own: None,
-                no_exchange: None,
+                mail: Mail::new(size),
+                no_calls: None,
                 no_message: None,
                 gone: vec![false; size],
                 failed: false,
@@ -168,6 +160,8 @@ impl RankShared {
             ends: None,
             service: OnceLock::new(),
             turns: AtomicU64::new(0),
+            #[cfg(test)]
+            messages: AtomicU64::new(0),
         })
     }
 
@@ -282,54 +276,31 @@ impl RankShared {
         });
     }
 
-    pub(crate) fn fds_arrived(&self, rank: usize, round: u64, fds: Result<Vec<OwnedFd>, String>) {
-        self.change(|state| {
-            // They are of a round that is over, or that can never be. Dropping them closes them.
-            if round >= state.next_round.saturating_sub(1) && state.no_exchange.is_none() {
-                state.fds.insert((rank, round), fds);
-            }
+    pub(crate) fn fds_arrived(&self, from: usize, round: u64, fds: Fds) {
+        self.receive(|mail| {
+            mail.fds(from, round, fds);
+            Some(())
         });
     }
 
-    pub(crate) fn contributed(&self, rank: usize, round: u64, label: &str, blob: Blob) -> bool {
+    /// Notes what has come for this rank's calls. `false`: the hub should not have sent it.
+    pub(crate) fn receive(&self, note: impl FnOnce(&mut Mail) -> Option<()>) -> bool {
         let mut state = lock(&self.state);
-        if state.no_exchange.is_some() {
-            // A rank whose own exchange failed does not go on, and need not follow those of the others.
-            return true;
-        }
-        let label = Arc::from(label);
-        let in_order = state.rounds.contribute(rank, round, label, blob).is_ok();
-        // Only a decided round wakes the program. Otherwise it would be woken once for each rank.
-        if state.rounds.is_decided(round) {
+        // A rank whose own call failed does not go on, and need not follow the others. Descriptors are closed here.
+        let in_order = state.no_calls.is_some() || note(&mut state.mail).is_some();
+        let is_decided = state.mail.is_decided();
+        drop(state);
+        // Otherwise the program would be woken for each thing that comes.
+        if is_decided {
             self.changed.notify_all();
         }
         in_order
     }
 
-    /// Notes that the hub has put this rank's contribution into the common order.
-    pub(crate) fn accepted(&self, accepted: u64) -> bool {
-        self.change(|state| match state.own.take() {
-            _ if state.no_exchange.is_some() => true,
-            Some((round, label, blob)) if round == accepted => state
-                .rounds
-                .contribute(self.rank, round, Arc::from(label), blob)
-                .is_ok(),
-            _ => false,
-        })
-    }
-
-    pub(crate) fn withdrawn(&self, rank: usize, reason: String) {
-        self.change(|state| {
-            if rank < self.size {
-                state.rounds.end(rank, reason);
-            }
-        });
-    }
-
-    /// Notes that this rank takes part in no exchange any more.
+    /// Notes that this rank takes part in no collective call any more.
     pub(crate) fn withdraw(&self, reason: &str) {
         self.change(|state| {
-            state.no_exchange.get_or_insert_with(|| reason.to_owned());
+            state.no_calls.get_or_insert_with(|| reason.to_owned());
         });
     }
 
@@ -387,14 +358,10 @@ impl RankShared {
             }
             match lost {
                 Some(reason) => {
-                    state.rounds.end(rank, reason);
                     let reason = reason.to_owned();
                     self.events.push(Event::Lost { rank, reason });
                 }
-                None => {
-                    state.rounds.end(rank, "it has left the job");
-                    self.events.push(Event::Left { rank });
-                }
+                None => self.events.push(Event::Left { rank }),
             }
         });
     }
@@ -413,11 +380,9 @@ impl RankShared {
         let reason = said.as_deref().unwrap_or(reason);
         let others = (0..self.size).filter(|rank| *rank != self.rank);
         others.for_each(|rank| self.failed_because_of(rank, first));
-        // No other rank has seen a contribution that the hub has not accepted, so it must not count here either.
-        self.change(|state| state.rounds.end_because_of(self.rank, 0, reason));
+        self.change(|state| state.mail.cut_off(reason));
         self.peer_ended(0, Some(reason));
         for rank in (1..self.size).filter(|rank| *rank != self.rank) {
-            self.change(|state| state.rounds.end_because_of(rank, 0, reason));
             self.peer_ended(
                 rank,
                 Some(&format!(
@@ -440,9 +405,9 @@ impl RankShared {
                 RankPhase::Failed(error) => RankPhase::Failed(error),
                 RankPhase::Running | RankPhase::Left | RankPhase::Closed => RankPhase::Closed,
             };
-            state.no_exchange.get_or_insert_with(|| reason.to_owned());
+            state.no_calls.get_or_insert_with(|| reason.to_owned());
             state.no_message.get_or_insert_with(|| reason.to_owned());
-            state.fds.clear();
+            state.mail.clear();
             state.requests.clear();
         });
         self.events.close();

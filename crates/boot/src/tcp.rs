@@ -7,9 +7,9 @@
 //! one service thread, and another thread that calls the sink of events, if there is one. Nothing here is on the data
 //! path.
 //!
-//! The hub puts all contributions and ends into one order. A rank counts its own contribution only after the hub has
-//! put it there. So an exchange that succeeds on one rank succeeds on every rank that lives to see it. There are two
-//! exceptions: if rank 0 is lost, or, for a node, its leader, ranks may have different results.
+//! Only the hub decides how a collective call ends, and tells all ranks the same. So a call that succeeds on one rank
+//! succeeds on every rank that lives to see it. There are two exceptions: if rank 0 is lost, or, for a node, its leader,
+//! ranks may have different results.
 //!
 //! # Failure
 //!
@@ -35,20 +35,18 @@ use crate::error::BootError;
 use crate::hub::Hub;
 use crate::launchers::session::HeldStore;
 use crate::link::{Body, Link};
-use crate::local::{LocalControl, check_size, duplicate, local};
+use crate::local::{LocalControl, check_size, local};
 use crate::node::Node;
 use crate::process::{self, Again, SAID_AFTER};
 use crate::reach::reach_hub;
-use crate::rounds::Verdict;
 use crate::secret::Key;
 use crate::service::{Leaf, Role, Service};
-use crate::shared::{Blob, RankPhase, RankShared, RankState, ServiceRequest};
-use crate::wire::{MAX_LABEL, Message};
-use std::os::fd::OwnedFd;
+use crate::shared::{RankPhase, RankShared, RankState, ServiceRequest};
+use crate::wire::Message;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tidegate_hal::control::{Control, ControlError, Handle, PANICKED, Packet, Sink};
+use tidegate_hal::control::{Control, ControlError, Decision, PANICKED, Proposal, Sink};
 use tidegate_hal::lock;
 use tidegate_hal::process::Process;
 use tidegate_hal::{say, tell};
@@ -74,7 +72,7 @@ struct Member {
     process: Process,
     shared: Arc<RankShared>,
     nodes: Vec<usize>,
-    /// Held for a whole exchange, so that calls of one rank are matched in order.
+    /// Held for a whole collective call, so that calls of one rank are matched in order.
     calls: Mutex<()>,
     service: Option<JoinHandle<()>>,
     /// How long it may take until the end of this rank is known.
@@ -231,152 +229,6 @@ impl Member {
         self.shared.wake();
     }
 
-    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
-        self.process.check()?;
-        let me = self.shared.rank;
-        check_size(label, packet.bytes.len(), packet.handles.len())?;
-        if label.len() > MAX_LABEL {
-            return Err(ControlError::TooLarge {
-                label: "the name of a collective call".to_owned(),
-                bytes: label.len(),
-                most: MAX_LABEL,
-                handles: packet.handles.len(),
-            });
-        }
-        let own: Vec<_> = packet.handles.iter().map(duplicate).collect();
-        let fds: Result<Vec<_>, _> = packet.handles.into_iter().map(descriptor).collect();
-        let _one_at_a_time = lock(&self.calls);
-        let mut state = lock(&self.shared.state);
-        if let Some(reason) = &state.no_exchange {
-            return Err(ControlError::Closed(reason.clone()));
-        }
-        // The others come to this exchange, and must not wait in it for a rank that cannot take part.
-        let fds = fds.inspect_err(|error| self.withdraw(&mut state, error))?;
-        let round = state.next_round;
-        state.next_round += 1;
-        let blob = Blob {
-            bytes: packet.bytes.clone(),
-            handles: fds.len() as u8,
-        };
-        state.own = Some((round, label.to_owned(), blob));
-        state.requests.push_back(ServiceRequest::Contribute {
-            round,
-            label: label.to_owned(),
-            bytes: packet.bytes,
-            fds,
-        });
-        self.wake();
-        let result = loop {
-            if let Some(result) = self.outcome(&mut state, label, round) {
-                break result;
-            }
-            if let Some(reason) = &state.no_exchange {
-                break Err(ControlError::Closed(reason.clone()));
-            }
-            state = self.wait(state);
-        };
-        match result {
-            Ok(mut packets) => {
-                self.shared.goes_on(&mut state);
-                state.rounds.forget_before(round + 1);
-                packets[me].handles = own;
-                Ok(packets)
-            }
-            Err(error) => {
-                if let ControlError::PeerLost { rank, reason, .. } = &error {
-                    let why = format!("rank {rank} did not come ({reason})");
-                    self.shared.note(&mut state, *rank, &why);
-                }
-                // The others may finish this round; they must not wait for this rank in the next one.
-                self.withdraw(&mut state, &error);
-                Err(error)
-            }
-        }
-    }
-
-    /// Withdraws from all exchanges, and tells the others.
-    fn withdraw(&self, state: &mut RankState, error: &ControlError) {
-        state.fds.clear();
-        if state.no_exchange.is_none() {
-            let reason = format!("an earlier exchange failed: {error}");
-            let message = Message::Withdrawn {
-                rank: self.shared.rank as u32,
-                reason: reason.clone(),
-            };
-            state.requests.push_back(ServiceRequest::Say(message));
-            state.no_exchange = Some(reason);
-            self.wake();
-        }
-    }
-
-    /// The result of the round, if it has ended. The descriptors are taken.
-    fn outcome(
-        &self,
-        state: &mut RankState,
-        label: &str,
-        round: u64,
-    ) -> Option<Result<Vec<Packet>, ControlError>> {
-        let me = self.shared.rank;
-        let node = state.nodes.get(me).copied();
-        let contributions = match state.rounds.verdict(label, round) {
-            Verdict::Pending => return None,
-            Verdict::Failed(error) => return Some(Err(error)),
-            Verdict::Complete(all) => all,
-        };
-        let brings_fds = |rank: usize, blob: &Blob| {
-            rank != me && blob.handles > 0 && state.nodes.get(rank).copied() == node
-        };
-        let mut packets = Vec::with_capacity(contributions.len());
-        let missing = contributions
-            .iter()
-            .enumerate()
-            .find(|(rank, contribution)| {
-                brings_fds(*rank, &contribution.payload) && !state.fds.contains_key(&(*rank, round))
-            });
-        if let Some((rank, _)) = missing {
-            // Descriptors come through the leader, which has all that their rank sent before the leader learns of its
-            // end. So they will not come if the sending rank has ended, or has withdrawn from this exchange.
-            let sender = if state.leader == me {
-                rank
-            } else {
-                state.leader
-            };
-            let gone = state.gone[sender] || state.rounds.has_ended(sender);
-            return gone.then(|| {
-                Err(ControlError::PeerLost {
-                    rank: sender,
-                    label: label.to_owned(),
-                    reason: format!(
-                        "it ended before it had passed on the descriptors of rank {rank}"
-                    ),
-                })
-            });
-        }
-        for (rank, contribution) in contributions.iter().enumerate() {
-            let blob = &contribution.payload;
-            let mut handles = Vec::new();
-            if brings_fds(rank, blob) {
-                match state.fds.remove(&(rank, round)) {
-                    Some(Ok(fds)) if fds.len() == usize::from(blob.handles) => {
-                        handles = fds.into_iter().map(Handle::Fd).collect();
-                    }
-                    Some(Ok(_)) => return Some(Err(garbled_fds(rank))),
-                    Some(Err(reason)) => {
-                        handles = (0..blob.handles)
-                            .map(|_| Handle::Lost(reason.clone()))
-                            .collect();
-                    }
-                    None => return None,
-                }
-            }
-            packets.push(Packet {
-                bytes: blob.bytes.clone(),
-                handles,
-            });
-        }
-        Some(Ok(packets))
-    }
-
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
         self.process.check()?;
         check_size("a message between ranks", bytes.len(), 0)?;
@@ -419,7 +271,7 @@ impl Member {
             return;
         }
         let reason = "this rank has left the job";
-        state.no_exchange.get_or_insert_with(|| reason.into());
+        state.no_calls.get_or_insert_with(|| reason.into());
         state.no_message.get_or_insert_with(|| reason.into());
         state.failed = !good;
         state.requests.push_back(ServiceRequest::End(message));
@@ -478,26 +330,6 @@ impl Member {
     }
 }
 
-fn garbled_fds(rank: usize) -> ControlError {
-    ControlError::Io {
-        what: format!("receiving the descriptors of rank {rank}"),
-        source: std::io::Error::other("their number is wrong"),
-    }
-}
-
-fn descriptor(handle: Handle) -> Result<OwnedFd, ControlError> {
-    let why = match handle {
-        Handle::Fd(fd) => return Ok(fd),
-        Handle::Key(_) => "a `Handle::Key` needs a control plane that carries it",
-        Handle::Local(_) => "a `Handle::Local` is good only within its own process",
-        Handle::Lost(_) => "a `Handle::Lost` leads nowhere",
-    };
-    Err(ControlError::Io {
-        what: "passing a handle to another process".into(),
-        source: std::io::Error::new(std::io::ErrorKind::InvalidInput, why),
-    })
-}
-
 impl Drop for Member {
     fn drop(&mut self) {
         if !self.process.is_this() {
@@ -550,10 +382,17 @@ impl Control for TcpControl {
         }
     }
 
-    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
+    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError> {
         match &self.inner {
-            Inner::Solo(solo) => solo.exchange(label, packet),
-            Inner::Rank(member) => member.exchange(label, packet),
+            Inner::Solo(solo) => solo.exchange(label, bytes),
+            Inner::Rank(member) => member.exchange(label, bytes),
+        }
+    }
+
+    fn confer(&self, label: &str, proposal: Proposal) -> Result<Decision, ControlError> {
+        match &self.inner {
+            Inner::Solo(solo) => solo.confer(label, proposal),
+            Inner::Rank(member) => member.confer(label, proposal),
         }
     }
 
@@ -595,3 +434,7 @@ impl Control for TcpControl {
         }
     }
 }
+
+mod calls;
+#[cfg(test)]
+mod tests;

@@ -10,17 +10,17 @@
 //! [`decode`] returns a message or [`Malformed`] for any bytes. It refuses extra bytes at the end, and fields that are
 //! longer than their limits.
 
-use serde::{Deserialize, Serialize, Serializer};
-use tidegate_hal::control::Packet;
+use crate::fields::{MAX_REASON, bytes, shortened};
+use crate::rounds::{Failure, Outcome, Vote};
+use serde::{Deserialize, Serialize};
+use tidegate_hal::control::{Decision, Packet};
 
 /// The most ranks of a job. It keeps lists of ranks within a frame.
 pub const MAX_RANKS: usize = 4096;
-/// The longest label of an exchange.
+/// The longest label of a collective call.
 pub(crate) const MAX_LABEL: usize = 4096;
-/// The longest reason. Reasons are for people, and longer ones are cut.
-pub(crate) const MAX_REASON: usize = 1024;
-/// The longest encoded message: a full packet, and room for the other fields.
-pub(crate) const MAX_MESSAGE: usize = Packet::MAX_BYTES + (64 << 10);
+/// The longest encoded message: two headers that differ, and room for the other fields.
+pub(crate) const MAX_MESSAGE: usize = 2 * Packet::MAX_BYTES + (64 << 10);
 
 /// What identifies a node: a hash of facts about the host.
 pub(crate) type NodeId = [u8; 32];
@@ -47,20 +47,38 @@ pub(crate) enum Message {
     },
     /// In both directions: the sender is alive.
     Beat,
-    /// A rank's contribution to an exchange.
-    Contribution {
-        rank: u32,
+    /// To the hub: what a rank tells all others in an exchange.
+    Exchange {
         round: u64,
-        handles: u8,
         label: String,
         #[serde(with = "bytes")]
         bytes: Vec<u8>,
     },
-    /// From the hub to the contributor: its contribution to this round has a place in the common order.
-    Accepted { round: u64 },
-    /// The rank takes part in no exchange any more.
-    Withdrawn {
+    /// From the hub: what a rank tells all others.
+    Said {
         rank: u32,
+        round: u64,
+        #[serde(with = "bytes")]
+        bytes: Vec<u8>,
+    },
+    /// To the hub with the receiver, from the hub with the sender.
+    Letter {
+        rank: u32,
+        round: u64,
+        handles: u8,
+        #[serde(with = "bytes")]
+        bytes: Vec<u8>,
+    },
+    /// To the hub, after the letters of the same round.
+    Confer {
+        round: u64,
+        label: String,
+        vote: Vote,
+    },
+    /// From the hub, after all letters and all that was said in the same round.
+    Decided { round: u64, outcome: Outcome },
+    /// To the hub: the rank takes part in no collective call any more.
+    Withdrawn {
         #[serde(serialize_with = "shortened")]
         reason: String,
     },
@@ -97,28 +115,6 @@ pub(crate) enum Message {
 #[error("malformed message: {0}")]
 pub(crate) struct Malformed(&'static str);
 
-/// Writes a reason, cut to its limit between two characters.
-fn shortened<S: Serializer>(reason: &str, to: S) -> Result<S::Ok, S::Error> {
-    let mut end = reason.len().min(MAX_REASON);
-    while !reason.is_char_boundary(end) {
-        end -= 1;
-    }
-    to.serialize_str(&reason[..end])
-}
-
-/// Encodes bytes as a whole, and not one by one.
-mod bytes {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_bytes(bytes)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        <&[u8]>::deserialize(from).map(<[u8]>::to_vec)
-    }
-}
-
 impl Message {
     pub(crate) fn encode(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("a vector takes any message")
@@ -128,29 +124,47 @@ impl Message {
     fn exceeds(&self) -> Option<&'static str> {
         match self {
             Message::Abort { reason }
-            | Message::Withdrawn { reason, .. }
+            | Message::Withdrawn { reason }
             | Message::Lost { reason, .. }
             | Message::Fail { reason, .. }
-                if reason.len() > MAX_REASON =>
-            {
-                Some("a reason is too long")
-            }
+            | Message::Decided {
+                outcome: Outcome::Failed(Failure::Lost { reason, .. }),
+                ..
+            } if reason.len() > MAX_REASON => Some("a reason is too long"),
             Message::Start { nodes: ranks }
             | Message::Notify {
                 to: Some(ranks), ..
             } if ranks.len() > MAX_RANKS => Some("a list of ranks is too long"),
-            Message::Contribution { label, .. } if label.len() > MAX_LABEL => {
+            Message::Decided {
+                outcome: Outcome::Refused { ranks, .. },
+                ..
+            } if ranks.len() > Decision::MOST_NAMED => Some("a list of ranks is too long"),
+            Message::Exchange { label, .. } | Message::Confer { label, .. }
+                if label.len() > MAX_LABEL =>
+            {
                 Some("a label is too long")
             }
-            Message::Contribution { handles, .. }
-                if usize::from(*handles) > Packet::MAX_HANDLES =>
-            {
+            Message::Decided {
+                outcome: Outcome::Failed(Failure::Mismatch(calls)),
+                ..
+            } if calls.iter().any(|(_, call)| call.label.len() > MAX_LABEL) => {
+                Some("a label is too long")
+            }
+            Message::Letter { handles, .. } if usize::from(*handles) > Packet::MAX_HANDLES => {
                 Some("too many handles")
             }
-            Message::Contribution { bytes, .. } | Message::Notify { bytes, .. }
+            Message::Exchange { bytes, .. }
+            | Message::Said { bytes, .. }
+            | Message::Letter { bytes, .. }
+            | Message::Notify { bytes, .. }
                 if bytes.len() > Packet::MAX_BYTES =>
             {
                 Some("a packet is too long")
+            }
+            Message::Confer { vote, .. }
+                if vote.header.len() + vote.reason.len() > Packet::MAX_BYTES =>
+            {
+                Some("a proposal is too long")
             }
             _ => None,
         }
@@ -172,7 +186,39 @@ pub(crate) fn decode(body: &[u8]) -> Result<Message, Malformed> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::rounds::{Call, Kind, tests::any_vote};
     use proptest::prelude::*;
+
+    fn any_outcome() -> impl Strategy<Value = Outcome> {
+        let bytes = || prop::collection::vec(any::<u8>(), 0..64);
+        let call = || {
+            let kind = prop::sample::select(vec![Kind::Exchange, Kind::Confer]);
+            (any::<u32>(), kind, "\\PC{0,40}")
+                .prop_map(|(rank, kind, label)| (rank, Call { kind, label }))
+        };
+        prop_oneof![
+            any::<u32>().prop_map(|flags| Outcome::Agreed { flags }),
+            (bytes(), any::<u32>(), bytes()).prop_map(|(first, rank, other)| Outcome::Differs {
+                first,
+                rank,
+                other
+            }),
+            (
+                any::<u8>(),
+                prop::collection::vec(any::<u32>(), 1..9),
+                bytes()
+            )
+                .prop_map(|(kind, ranks, reason)| Outcome::Refused {
+                    kind,
+                    ranks,
+                    reason
+                }),
+            (call(), call())
+                .prop_map(|(low, high)| Outcome::Failed(Failure::Mismatch([low, high]))),
+            (any::<u32>(), "\\PC{0,40}")
+                .prop_map(|(rank, reason)| Outcome::Failed(Failure::Lost { rank, reason })),
+        ]
+    }
 
     pub(crate) fn any_message() -> impl Strategy<Value = Message> {
         let reason = || "\\PC{0,40}";
@@ -186,17 +232,34 @@ pub(crate) mod tests {
             Just(Message::Go),
             reason().prop_map(|reason| Message::Abort { reason }),
             Just(Message::Beat),
-            (any::<u32>(), any::<u64>(), 0u8..=8, reason(), bytes()).prop_map(
-                |(rank, round, handles, label, bytes)| Message::Contribution {
+            (any::<u64>(), reason(), bytes()).prop_map(|(round, label, bytes)| {
+                Message::Exchange {
+                    round,
+                    label,
+                    bytes,
+                }
+            }),
+            (any::<u32>(), any::<u64>(), bytes()).prop_map(|(rank, round, bytes)| Message::Said {
+                rank,
+                round,
+                bytes
+            }),
+            (any::<u32>(), any::<u64>(), 0u8..=8, bytes()).prop_map(
+                |(rank, round, handles, bytes)| Message::Letter {
                     rank,
                     round,
                     handles,
-                    label,
                     bytes
                 }
             ),
-            any::<u64>().prop_map(|round| Message::Accepted { round }),
-            (any::<u32>(), reason()).prop_map(|(rank, reason)| Message::Withdrawn { rank, reason }),
+            (any::<u64>(), reason(), any_vote()).prop_map(|(round, label, vote)| Message::Confer {
+                round,
+                label,
+                vote
+            }),
+            (any::<u64>(), any_outcome())
+                .prop_map(|(round, outcome)| Message::Decided { round, outcome }),
+            reason().prop_map(|reason| Message::Withdrawn { reason }),
             (any::<u32>(), prop::option::of(ranks()), bytes())
                 .prop_map(|(from, to, bytes)| Message::Notify { from, to, bytes }),
             (any::<u32>(), reason(), any::<Option<u32>>()).prop_map(|(rank, reason, first)| {
@@ -238,13 +301,36 @@ pub(crate) mod tests {
     #[test]
     fn messages_that_are_too_long_are_refused() {
         let ranks = |len| vec![0; len];
-        let with = |label: usize, handles, bytes| Message::Contribution {
-            rank: 0,
+        let exchange = |label: usize, bytes| Message::Exchange {
             round: 0,
-            handles,
             label: "x".repeat(label),
             bytes: vec![0; bytes],
         };
+        let letter = |handles, bytes| Message::Letter {
+            rank: 0,
+            round: 0,
+            handles,
+            bytes: vec![0; bytes],
+        };
+        let confer = |header, reason| Message::Confer {
+            round: 0,
+            label: "x".repeat(MAX_LABEL),
+            vote: Vote {
+                header: vec![0; header],
+                reason: vec![0; reason],
+                objects: Some(1),
+                ..Vote::default()
+            },
+        };
+        let decided = |outcome| Message::Decided { round: 0, outcome };
+        let refused = |named| {
+            decided(Outcome::Refused {
+                kind: 1,
+                ranks: ranks(named),
+                reason: vec![0; Packet::MAX_BYTES],
+            })
+        };
+        let header = || vec![0; Packet::MAX_BYTES];
         let most = Packet::MAX_HANDLES as u8;
         for (message, is_good) in [
             (
@@ -259,11 +345,25 @@ pub(crate) mod tests {
                 },
                 false,
             ),
-            (with(MAX_LABEL, most, 0), true),
-            (with(MAX_LABEL + 1, most, 0), false),
-            (with(MAX_LABEL, most + 1, 0), false),
-            (with(0, 0, Packet::MAX_BYTES), true),
-            (with(0, 0, Packet::MAX_BYTES + 1), false),
+            (exchange(MAX_LABEL, 0), true),
+            (exchange(MAX_LABEL + 1, 0), false),
+            (exchange(0, Packet::MAX_BYTES), true),
+            (exchange(0, Packet::MAX_BYTES + 1), false),
+            (letter(most, Packet::MAX_BYTES), true),
+            (letter(most + 1, 0), false),
+            (letter(0, Packet::MAX_BYTES + 1), false),
+            (confer(Packet::MAX_BYTES - 1, 1), true),
+            (confer(Packet::MAX_BYTES, 1), false),
+            (refused(Decision::MOST_NAMED), true),
+            (refused(Decision::MOST_NAMED + 1), false),
+            (
+                decided(Outcome::Differs {
+                    first: header(),
+                    rank: u32::MAX,
+                    other: header(),
+                }),
+                true,
+            ),
         ] {
             let body = message.encode();
             assert_eq!(decode(&body).is_ok(), is_good);

@@ -6,7 +6,7 @@ mod held;
 
 use std::net::TcpListener;
 use tidegate_boot::{Config, TcpControl};
-use tidegate_hal::control::{Control, Packet};
+use tidegate_hal::control::Control;
 
 #[test]
 fn addresses_are_tried_by_turns() {
@@ -30,14 +30,8 @@ fn addresses_are_tried_by_turns() {
 }
 
 fn meet(control: TcpControl) {
-    let packet = Packet {
-        bytes: vec![control.rank() as u8],
-        handles: vec![],
-    };
-    let all = control.exchange("addresses", packet).unwrap();
-    assert_eq!(
-        all.iter().map(|each| each.bytes[0]).collect::<Vec<_>>(),
-        [0, 1]
-    );
+    let said = vec![control.rank() as u8];
+    let all = control.exchange("addresses", said).unwrap();
+    assert_eq!(all, [[0], [1]]);
     control.leave();
 }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tidegate_boot::{BootError, TcpControl};
-use tidegate_hal::control::{Control, Event, Packet};
+use tidegate_hal::control::{Control, Event};
 
 /// Long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -105,7 +105,7 @@ fn play(role: &str) {
                 rustix::process::kill_process(own, rustix::process::Signal::KILL).expect("a kill");
             }
             // The launcher ends it, or it gets the error of a lost rank.
-            let error = control.exchange("never", Packet::default());
+            let error = control.exchange("never", Vec::new());
             error.expect_err("rank 1 is dead");
         }
         "exit without leaving" => {

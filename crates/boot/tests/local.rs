@@ -4,7 +4,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use tidegate_boot::{LocalControl, local};
-use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet};
+use tidegate_hal::control::{
+    Control, ControlError, Decision, Event, Handle, Letter, Objection, Packet, Proposal,
+};
 
 /// Runs `body` for each rank, in a thread of its own.
 fn job<R: Send>(size: usize, body: impl Fn(LocalControl) -> R + Sync) -> Vec<R> {
@@ -15,13 +17,6 @@ fn job<R: Send>(size: usize, body: impl Fn(LocalControl) -> R + Sync) -> Vec<R> 
             .collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
-}
-
-fn bytes(bytes: &[u8]) -> Packet {
-    Packet {
-        bytes: bytes.to_vec(),
-        handles: Vec::new(),
-    }
 }
 
 fn events(control: &LocalControl) -> Receiver<Event> {
@@ -37,33 +32,113 @@ fn exchanges_in_order_of_ranks_and_of_calls() {
     let rounds = if cfg!(miri) { 5u8 } else { 100 };
     job(4, |control| {
         for round in 0..rounds {
-            let all = control
-                .exchange("step", bytes(&[control.rank() as u8, round]))
-                .unwrap();
-            let got: Vec<_> = all.into_iter().map(|p| p.bytes).collect();
-            assert_eq!(got, (0..4).map(|r| vec![r, round]).collect::<Vec<_>>());
+            let said = vec![control.rank() as u8, round];
+            let all = control.exchange("step", said).unwrap();
+            assert_eq!(all, (0..4).map(|r| vec![r, round]).collect::<Vec<_>>());
+        }
+    });
+}
+
+/// A letter of few bytes and one handle.
+fn letter(rank: usize, bytes: &[u8], handle: u64) -> Letter {
+    let packet = Packet {
+        bytes: bytes.to_vec(),
+        handles: vec![Handle::Local(Arc::new(handle))],
+    };
+    Letter { rank, packet }
+}
+
+#[test]
+fn letters_come_to_those_to_whom_they_are_written() {
+    let rounds = if cfg!(miri) { 3u8 } else { 50 };
+    job(4, |control| {
+        let me = control.rank();
+        // Rank 3 writes to nobody. The others write to the next rank and to themselves.
+        let written = |rank: usize| match rank {
+            3 => Vec::new(),
+            rank => vec![rank, rank + 1],
+        };
+        for round in 0..rounds {
+            let said = [me as u8, round];
+            let letters = written(me)
+                .into_iter()
+                .map(|to| letter(to, &said, (10 * me + to) as u64));
+            let proposal = Proposal {
+                flags: 1 << me,
+                letters: letters.collect(),
+                ..Proposal::default()
+            };
+            let Decision::Agreed { flags, letters } = control.confer("write", proposal).unwrap()
+            else {
+                panic!("nobody objects")
+            };
+            assert_eq!(flags, 0b1111);
+            let came: Vec<_> = letters
+                .iter()
+                .map(|letter| {
+                    let [Handle::Local(handle)] = &letter.packet.handles[..] else {
+                        panic!("{letter:?}")
+                    };
+                    let number = *handle.downcast_ref::<u64>().unwrap();
+                    (letter.rank, letter.packet.bytes.clone(), number)
+                })
+                .collect();
+            let expected: Vec<_> = (0..4)
+                .filter(|from| written(*from).contains(&me))
+                .map(|from| (from, vec![from as u8, round], (10 * from + me) as u64))
+                .collect();
+            assert_eq!(came, expected);
         }
     });
 }
 
 #[test]
-fn passes_handles_by_reference() {
-    let sums = job(3, |control| {
-        let mine: Arc<dyn std::any::Any + Send + Sync> = Arc::new(control.rank() as u64 + 1);
-        let packet = Packet {
-            bytes: Vec::new(),
-            handles: vec![Handle::Local(mine)],
+fn ranks_that_do_not_agree_go_on() {
+    job(4, |control| {
+        let me = control.rank();
+        let objection = (me % 2 == 1).then(|| Objection {
+            kind: 7,
+            reason: vec![me as u8],
+        });
+        let proposal = |alike| Proposal {
+            header: vec![5, me as u8 / 2],
+            alike,
+            objection: objection.clone(),
+            letters: vec![letter(0, b"in vain", 0)],
+            ..Proposal::default()
         };
-        let all = control.exchange("handles", packet).unwrap();
-        all.iter()
-            .flat_map(|p| &p.handles)
-            .map(|handle| match handle {
-                Handle::Local(shared) => *shared.downcast_ref::<u64>().unwrap(),
-                _ => panic!("nobody gave anything else"),
-            })
-            .sum::<u64>()
+        let decision = control.confer("refuse", proposal(1)).unwrap();
+        let Decision::Refused {
+            kind,
+            ranks,
+            reason,
+        } = decision
+        else {
+            panic!("{decision:?}")
+        };
+        assert_eq!((kind, ranks, reason), (7, vec![1, 3], vec![1]));
+        let decision = control.confer("differ", proposal(2)).unwrap();
+        let Decision::Differs { first, rank, other } = decision else {
+            panic!("{decision:?}")
+        };
+        assert_eq!((first, rank, other), (vec![5, 0], 2, vec![5, 1]));
+        let decision = control.confer("agree", Proposal::default()).unwrap();
+        let Decision::Agreed { flags, letters } = decision else {
+            panic!("{decision:?}")
+        };
+        assert!(flags == 0 && letters.is_empty(), "{letters:?}");
     });
-    assert_eq!(sums, [6, 6, 6]);
+}
+
+#[test]
+#[should_panic(expected = "ascending")]
+fn letters_have_an_order() {
+    let letters = vec![letter(0, b"", 0), letter(0, b"", 0)];
+    let proposal = Proposal {
+        letters,
+        ..Proposal::default()
+    };
+    let _ = local(1)[0].confer("twice", proposal);
 }
 
 #[test]
@@ -74,14 +149,14 @@ fn names_both_labels_of_a_mismatch_and_stays_failed() {
         } else {
             "create"
         };
-        let error = control.exchange(label, Packet::default()).unwrap_err();
+        let error = control.exchange(label, Vec::new()).unwrap_err();
         let ControlError::Mismatch { rank, mine, theirs } = error else {
             panic!("{error}")
         };
         assert_eq!(mine, label);
         assert_ne!(theirs, label);
         assert_eq!(rank == 1, control.rank() != 1);
-        let again = control.exchange("create", Packet::default());
+        let again = control.exchange("create", Vec::new());
         assert!(matches!(again, Err(ControlError::Closed(_))), "{again:?}");
     });
 }
@@ -90,7 +165,7 @@ fn names_both_labels_of_a_mismatch_and_stays_failed() {
 fn too_large_fails_before_it_counts() {
     job(2, |control| {
         let error = control
-            .exchange("big", bytes(&vec![0; Packet::MAX_BYTES + 1]))
+            .exchange("big", vec![0; Packet::MAX_BYTES + 1])
             .unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -102,7 +177,7 @@ fn too_large_fails_before_it_counts() {
                 .notify(None, &vec![0; Packet::MAX_BYTES + 1])
                 .is_err()
         );
-        control.exchange("small", bytes(b"x")).unwrap();
+        control.exchange("small", b"x".to_vec()).unwrap();
     });
 }
 
@@ -110,15 +185,15 @@ fn too_large_fails_before_it_counts() {
 fn a_killed_rank_ends_the_exchange_and_is_lost() {
     job(3, |control| {
         let events = events(&control);
-        control.exchange("first", Packet::default()).unwrap();
+        control.exchange("first", Vec::new()).unwrap();
         if control.rank() == 2 {
             control.kill();
-            let closed = control.exchange("second", Packet::default());
+            let closed = control.exchange("second", Vec::new());
             assert!(matches!(closed, Err(ControlError::Closed(_))));
             assert!(control.notify(None, b"x").is_err());
             return;
         }
-        let error = control.exchange("second", Packet::default()).unwrap_err();
+        let error = control.exchange("second", Vec::new()).unwrap_err();
         let ControlError::PeerLost { rank, label, .. } = error else {
             panic!("{error}")
         };
@@ -191,7 +266,7 @@ fn an_exchange_that_waits_ends_when_its_own_rank_is_killed() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             started.wait();
-            ranks[0].exchange("alone", Packet::default())
+            ranks[0].exchange("alone", Vec::new())
         });
         started.wait();
         ranks[0].kill();

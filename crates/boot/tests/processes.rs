@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tidegate_boot::{BootError, TcpControl};
 use tidegate_cli::{Job, Outcome, Output, RankOutcome, Running, Signal};
-use tidegate_hal::control::{Control, ControlError, Event, Packet};
+use tidegate_hal::control::{Control, ControlError, Event};
 
 #[path = "processes/exit.rs"]
 mod exit;
@@ -13,8 +13,12 @@ mod exit;
 mod ground;
 #[path = "processes/inherit.rs"]
 mod inherit;
+#[path = "processes/killed.rs"]
+mod killed;
 #[path = "processes/loopback.rs"]
 mod loopback;
+#[path = "processes/short.rs"]
+mod short;
 
 use ground::{LONG, has, job, lines, mark, wait_for};
 
@@ -59,16 +63,9 @@ fn again(times: u64) -> ! {
             matches!(joined, BootError::Joined { rank } if rank == me),
             "{joined}"
         );
-        let said = format!("{time} {me}").into_bytes();
-        let handles = Vec::new();
-        let packet = Packet {
-            bytes: said,
-            handles,
-        };
-        let all = control.exchange("step", packet).unwrap();
-        for (rank, packet) in all.iter().enumerate() {
-            assert_eq!(packet.bytes, format!("{time} {rank}").into_bytes());
-        }
+        let said = |rank: usize| format!("{time} {rank}").into_bytes();
+        let all = control.exchange("step", said(me)).unwrap();
+        assert!(all.into_iter().eq((0..control.size()).map(said)));
         // Each rank is the first to leave once, and the last once.
         let late = (me as u64 + time) % control.size() as u64;
         std::thread::sleep(Duration::from_millis(late * 3));
@@ -82,12 +79,14 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
     match role {
         "nothing" | "starts helpers" => {}
         role if role.starts_with("exit: ") => exit::play(&role[6..], &control, events),
+        "killed" => killed::play(&control),
+        role if role.starts_with("short: ") => short::play(role[7..].parse().unwrap(), &control),
         // Rank 1 dies suddenly while the others wait for it.
         "die" | "die-first" => {
             let victim = if role == "die" { 1 } else { 0 };
             let mut started = Instant::now();
             let error = loop {
-                match control.exchange("step", Packet::default()) {
+                match control.exchange("step", Vec::new()) {
                     // It has the step from all others; they may not have it from all.
                     Ok(_) if me == victim => {
                         rustix::process::kill_process(rustix::process::getpid(), Signal::KILL)
@@ -115,7 +114,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
             let mut words = role.split(' ').skip(1);
             let how = words.next().unwrap();
             let victim: usize = words.next().unwrap().parse().unwrap();
-            control.exchange("start", Packet::default()).unwrap();
+            control.exchange("start", Vec::new()).unwrap();
             if me == victim {
                 // The others have finished that exchange, too.
                 for _ in 1..control.size() {
@@ -146,13 +145,13 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
                     break;
                 }
             }
-            let error = control.exchange("step", Packet::default()).unwrap_err();
+            let error = control.exchange("step", Vec::new()).unwrap_err();
             println!("{error}");
             control.leave();
         }
         // Rank 0 is done, and rank 1 still has a little to do.
         "late" => {
-            control.exchange("start", Packet::default()).unwrap();
+            control.exchange("start", Vec::new()).unwrap();
             if me == 1 {
                 std::thread::sleep(Duration::from_secs(3));
             }
@@ -166,7 +165,7 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
         }
         // Reports events until all others have left or are lost.
         "watch" => {
-            control.exchange("start", Packet::default()).unwrap();
+            control.exchange("start", Vec::new()).unwrap();
             mark("ready", me);
             if me == 0 {
                 while let Ok(event) = events.recv_timeout(LONG) {
@@ -189,12 +188,12 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
         }
         // Measures how often the service wakes while nothing happens, and for how long.
         "idle" => {
-            control.exchange("start", Packet::default()).unwrap();
+            control.exchange("start", Vec::new()).unwrap();
             let (before, began) = (wakeups(), Instant::now());
             std::thread::sleep(Duration::from_secs(3));
             let count = wakeups() - before;
             println!("wakeups {count} {}", began.elapsed().as_millis());
-            control.exchange("end", Packet::default()).unwrap();
+            control.exchange("end", Vec::new()).unwrap();
             control.leave();
         }
         other => panic!("no such role: {other}"),

@@ -2,15 +2,15 @@
 
 mod common;
 
-use common::{LONG, SECRET, bytes, configs, events, run};
+use common::{LONG, SECRET, configs, events, run, write_to_all};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use tidegate_boot::{BootError, Config, TcpControl};
-use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet};
+use tidegate_hal::control::{Control, ControlError, Event, Handle};
 
 /// Whether the other end closes the connection (after it has sent what it wants).
 fn is_closed(stream: &mut TcpStream) -> bool {
@@ -73,9 +73,9 @@ fn strangers_change_nothing_before_and_after_the_start() {
             // All ranks see the same flag after the same exchange, because rank 0 decides.
             loop {
                 let over = u8::from(control.rank() == 0 && done.load(Ordering::SeqCst));
-                let all = control.exchange("step", bytes(&[over])).unwrap();
+                let all = control.exchange("step", vec![over]).unwrap();
                 rounds += 1;
-                if all[0].bytes == [1] {
+                if all[0] == [1] {
                     break;
                 }
             }
@@ -130,7 +130,7 @@ fn a_second_rank_of_the_same_number_is_refused_with_proof() {
                 "{error}"
             );
         }
-        control.exchange("after", Packet::default()).unwrap();
+        control.exchange("after", Vec::new()).unwrap();
     });
 }
 
@@ -236,7 +236,7 @@ fn damaged_repeated_reflected_and_oversized_frames_end_only_their_rank() {
             run(configs, |joined| {
                 let control = joined.unwrap();
                 let events = events(&control);
-                control.exchange("before", Packet::default()).unwrap();
+                control.exchange("before", Vec::new()).unwrap();
                 if control.rank() == 1 {
                     relay.mischief.store(mischief, Ordering::SeqCst);
                     control
@@ -264,7 +264,7 @@ fn damaged_repeated_reflected_and_oversized_frames_end_only_their_rank() {
                 control.notify(Some(&[other]), b"hello").unwrap();
                 let event = events.recv_timeout(LONG).unwrap();
                 assert!(matches!(&event, Event::Message { bytes, .. } if bytes == b"hello"));
-                let error = control.exchange("after", Packet::default()).unwrap_err();
+                let error = control.exchange("after", Vec::new()).unwrap_err();
                 assert!(matches!(error, ControlError::PeerLost { rank: 1, .. }));
             });
         });
@@ -281,13 +281,13 @@ fn a_recorded_connection_is_worth_nothing() {
         scope.spawn(|| relay.carry());
         run(configs, |joined| {
             let control = joined.unwrap();
-            control.exchange("before", Packet::default()).unwrap();
+            control.exchange("before", Vec::new()).unwrap();
             if control.rank() == 0 {
                 let mut replay = TcpStream::connect(&*hub).unwrap();
                 let _ = replay.write_all(&relay.record.lock().unwrap());
                 assert!(is_closed(&mut replay));
             }
-            control.exchange("after", Packet::default()).unwrap();
+            control.exchange("after", Vec::new()).unwrap();
         });
     });
 }
@@ -308,13 +308,8 @@ fn a_rank_may_be_cut_off_at_every_step() {
             run(configs, |joined| {
                 let control = joined.map_err(|error| format!("join: {error}"))?;
                 for _ in 0..20 {
-                    let packet = Packet {
-                        bytes: vec![1],
-                        handles: vec![memory()],
-                    };
-                    let all = control
-                        .exchange("step", packet)
-                        .map_err(|error| format!("exchange: {error}"))?;
+                    let all = write_to_all(&control, "step", &[1], &[memory()])
+                        .map_err(|error| format!("confer: {error}"))?;
                     assert!(all.iter().all(|packet| packet.handles.len() == 1));
                 }
                 Ok::<_, String>(())
@@ -328,5 +323,6 @@ fn a_rank_may_be_cut_off_at_every_step() {
 }
 
 fn memory() -> Handle {
-    Handle::Fd(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap())
+    let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    Handle::Fd(Arc::new(fd))
 }

@@ -1,21 +1,22 @@
-//! Jobs over TCP whose ranks are threads of the test: exchange, handles, messages, ends in good order.
+//! Jobs over TCP whose ranks are threads of the test: collective calls, handles, messages, ends in good order.
 
 mod common;
 
-use common::{LONG, bytes, configs, events, job, run};
+use common::{LONG, configs, events, job, letter, run, write, write_to_all};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::Duration;
 use tidegate_boot::{BootError, Config, TcpControl};
-use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet};
+use tidegate_hal::control::{Control, ControlError, Decision, Event, Handle, Packet, Proposal};
 
 fn memory(text: &str) -> Handle {
     let fd = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let mut file = File::from(fd);
     file.write_all(text.as_bytes()).unwrap();
-    Handle::Fd(OwnedFd::from(file))
+    Handle::Fd(Arc::new(OwnedFd::from(file)))
 }
 
 fn text(handle: &Handle) -> String {
@@ -41,31 +42,76 @@ fn exchanges_in_order_of_ranks_and_of_calls() {
         job(size, |control| {
             assert_eq!(control.size(), size);
             for round in 0..rounds {
-                let all = control
-                    .exchange("step", bytes(&[control.rank() as u8, round]))
-                    .unwrap();
-                let got: Vec<_> = all.into_iter().map(|p| p.bytes).collect();
-                assert_eq!(
-                    got,
-                    (0..size as u8).map(|r| vec![r, round]).collect::<Vec<_>>()
-                );
+                let said = vec![control.rank() as u8, round];
+                let all = control.exchange("step", said).unwrap();
+                let expected: Vec<_> = (0..size as u8).map(|r| vec![r, round]).collect();
+                assert_eq!(all, expected);
             }
         });
     }
 }
 
 #[test]
-fn packets_may_be_as_large_as_promised() {
+fn bytes_may_be_as_many_as_promised() {
     job(3, |control| {
         let large = vec![control.rank() as u8; Packet::MAX_BYTES];
-        let all = control.exchange("large", bytes(&large)).unwrap();
-        for (rank, packet) in all.iter().enumerate() {
-            assert_eq!(packet.bytes.len(), Packet::MAX_BYTES);
-            assert!(packet.bytes.iter().all(|b| *b == rank as u8));
+        let larger = vec![0; Packet::MAX_BYTES + 1];
+        let said = control.exchange("large", large.clone()).unwrap();
+        let written = write_to_all(&control, "large", &large, &[]).unwrap();
+        let written = written.into_iter().map(|packet| packet.bytes);
+        for (number, bytes) in said.into_iter().chain(written).enumerate() {
+            assert_eq!(bytes.len(), Packet::MAX_BYTES);
+            assert!(bytes.iter().all(|byte| *byte == (number % 3) as u8));
         }
-        let error = control.exchange("larger", bytes(&vec![0; Packet::MAX_BYTES + 1]));
-        assert!(matches!(error, Err(ControlError::TooLarge { .. })));
-        control.exchange("after", bytes(b"")).unwrap();
+        // Two headers of the greatest length travel at once.
+        let proposal = |header: &[u8]| Proposal {
+            header: header.to_vec(),
+            alike: 1,
+            ..Proposal::default()
+        };
+        let decision = control.confer("large", proposal(&large)).unwrap();
+        let Decision::Differs { first, rank, other } = decision else {
+            panic!("{decision:?}")
+        };
+        let of = |rank| vec![rank; Packet::MAX_BYTES];
+        assert!(first == of(0) && rank == 1 && other == of(1));
+        for error in [
+            control.exchange("larger", larger.clone()).map(drop),
+            write_to_all(&control, "larger", &larger, &[]).map(drop),
+            control.confer("larger", proposal(&larger)).map(drop),
+        ] {
+            assert!(matches!(error, Err(ControlError::TooLarge { .. })));
+        }
+        control.exchange("after", Vec::new()).unwrap();
+    });
+}
+
+#[test]
+fn letters_come_to_those_to_whom_they_are_written() {
+    job(5, |control| {
+        let (me, size) = (control.rank(), 5);
+        for round in 0..20 {
+            // Rank 2 writes to nobody, and nobody writes to rank 3.
+            let writes = |from: usize, to: usize| {
+                from != 2 && to != 3 && (from == to || (from + round) % 3 == to % 3)
+            };
+            let text = |from, to| format!("{round}: {from} to {to}").into_bytes();
+            let letters = (0..size).filter(|to| writes(me, *to));
+            let letters = letters.map(|to| letter(to, &text(me, to), Vec::new()));
+            let proposal = Proposal {
+                flags: 1 << me,
+                letters: letters.collect(),
+                ..Proposal::default()
+            };
+            let decision = control.confer("write", proposal).unwrap();
+            let Decision::Agreed { flags, letters } = decision else {
+                panic!("{decision:?}")
+            };
+            assert_eq!(flags, 0b11111);
+            let came = letters.into_iter().map(|l| (l.rank, l.packet.bytes));
+            let expected = (0..size).filter(|from| writes(*from, me));
+            assert!(came.eq(expected.map(|from| (from, text(from, me)))));
+        }
     });
 }
 
@@ -76,13 +122,10 @@ fn passes_descriptors_within_a_node() {
         for round in 0..10 {
             // Rank 2 gives none; each other rank gives its rank plus one.
             let count = if me == 2 { 0 } else { me + 1 };
-            let handles = (0..count)
+            let handles: Vec<_> = (0..count)
                 .map(|n| memory(&format!("{round} {me} {n}")))
                 .collect();
-            let bytes = vec![me as u8];
-            let all = control
-                .exchange("handles", Packet { bytes, handles })
-                .unwrap();
+            let all = write_to_all(&control, "handles", &[me as u8], &handles).unwrap();
             for (rank, packet) in all.iter().enumerate() {
                 assert_eq!(packet.bytes, [rank as u8]);
                 let texts: Vec<_> = packet.handles.iter().map(text).collect();
@@ -94,29 +137,48 @@ fn passes_descriptors_within_a_node() {
     });
 }
 
+/// Waits until this process has so many descriptors of the file. A rank that has passed one on closes it a moment later.
+fn await_descriptors(name: &str, expected: usize) {
+    let begun = std::time::Instant::now();
+    loop {
+        let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+        let paths = entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        let count = paths
+            .filter(|path| path.to_string_lossy().contains(name))
+            .count();
+        if count == expected {
+            return;
+        }
+        assert!(begun.elapsed() < LONG, "{count} descriptors");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Rank 0 leads the node and passes on what it does not keep. All ranks are in this process, so that one look finds all
+/// descriptors.
 #[test]
-fn own_handles_come_back_as_duplicates() {
-    job(2, |control| {
-        let mine = memory("mine");
-        let Handle::Fd(fd) = &mine else {
-            unreachable!()
-        };
-        let number = fd.as_raw_fd();
-        let handles = vec![mine];
-        let all = control
-            .exchange(
-                "own",
-                Packet {
-                    bytes: Vec::new(),
-                    handles,
-                },
-            )
-            .unwrap();
-        let Handle::Fd(fd) = &all[control.rank()].handles[0] else {
-            panic!("not a descriptor")
-        };
-        assert_ne!(fd.as_raw_fd(), number);
-        assert_eq!(text(&all[1 - control.rank()].handles[0]), "mine");
+fn descriptors_come_only_to_those_to_whom_they_are_written() {
+    const NAME: &str = "a-file-of-one-test-only";
+    let meet = std::sync::Barrier::new(5);
+    job(5, |control| {
+        let me = control.rank();
+        let fd = rustix::fs::memfd_create(NAME, rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mine = Handle::Fd(Arc::new(fd));
+        // Each rank writes to the next one and to itself, and the last one to rank 1.
+        let next = if me == 4 { 1 } else { me + 1 };
+        let mut letters = [next, me].map(|to| letter(to, &[], vec![mine.clone()]));
+        letters.sort_by_key(|letter| letter.rank);
+        let came = write(&control, "files", letters.into()).unwrap();
+        meet.wait();
+        let handles: usize = came.iter().map(|letter| letter.packet.handles.len()).sum();
+        assert_eq!(handles, [1, 3, 2, 2, 2][me]);
+        // A rank's own handle is the one that it sent.
+        await_descriptors(NAME, 5 + 5);
+        meet.wait();
+        drop(came);
+        meet.wait();
+        await_descriptors(NAME, 5);
+        meet.wait();
     });
 }
 
@@ -130,16 +192,8 @@ fn nodes_are_numbered_and_keep_their_handles() {
         let control = joined.unwrap();
         let nodes: Vec<_> = (0..5).map(|rank| control.node(rank)).collect();
         assert_eq!(nodes, [0, 1, 0, 1, 2]);
-        let handles = vec![memory(&control.rank().to_string())];
-        let all = control
-            .exchange(
-                "handles",
-                Packet {
-                    bytes: vec![7],
-                    handles,
-                },
-            )
-            .unwrap();
+        let handles = [memory(&control.rank().to_string())];
+        let all = write_to_all(&control, "handles", &[7], &handles).unwrap();
         for (rank, packet) in all.iter().enumerate() {
             assert_eq!(packet.bytes, [7]);
             let near = nodes[rank] == nodes[control.rank()];
@@ -157,14 +211,14 @@ fn names_both_labels_of_a_mismatch_and_stays_failed() {
         } else {
             "create"
         };
-        let error = control.exchange(label, Packet::default()).unwrap_err();
+        let error = control.exchange(label, Vec::new()).unwrap_err();
         let ControlError::Mismatch { rank, mine, theirs } = error else {
             panic!("{error}")
         };
         assert_eq!(mine, label);
         assert_ne!(theirs, label);
         assert_eq!(rank == 1, control.rank() != 1);
-        let again = control.exchange("create", Packet::default());
+        let again = control.exchange("create", Vec::new());
         assert!(matches!(again, Err(ControlError::Closed(_))), "{again:?}");
     });
 }
@@ -172,11 +226,8 @@ fn names_both_labels_of_a_mismatch_and_stays_failed() {
 #[test]
 fn a_handle_of_this_process_cannot_leave_it() {
     job(2, |control| {
-        let handles = vec![Handle::Local(std::sync::Arc::new(1u8))];
-        let bytes = Vec::new();
-        let error = control
-            .exchange("local", Packet { bytes, handles })
-            .unwrap_err();
+        let handles = [Handle::Local(Arc::new(1u8))];
+        let error = write_to_all(&control, "local", &[], &handles).unwrap_err();
         assert!(matches!(error, ControlError::Io { .. }), "{error}");
     });
 }
@@ -186,15 +237,13 @@ fn a_rank_that_cannot_give_its_handles_leaves_nobody_waiting() {
     let (heard, hear) = std::sync::mpsc::channel();
     let hear = std::sync::Mutex::new(hear);
     job(3, |control| {
-        let bytes = Vec::new();
         if control.rank() != 1 {
-            let handles = vec![memory("mine")];
-            let error = control.exchange("give", Packet { bytes, handles });
+            let error = write_to_all(&control, "give", &[], &[memory("mine")]);
             heard.send(error.unwrap_err()).unwrap();
             return;
         }
-        let handles = vec![Handle::Local(std::sync::Arc::new(1u8))];
-        let error = control.exchange("give", Packet { bytes, handles });
+        let handles = [Handle::Local(Arc::new(1u8))];
+        let error = write_to_all(&control, "give", &[], &handles);
         assert!(matches!(error, Err(ControlError::Io { .. })), "{error:?}");
         // The rank does not leave before, so its end cannot be the reason.
         for _ in 0..2 {
@@ -202,7 +251,7 @@ fn a_rank_that_cannot_give_its_handles_leaves_nobody_waiting() {
             let lost = matches!(error, ControlError::PeerLost { rank: 1, .. });
             assert!(lost, "{error}");
         }
-        let after = control.exchange("after", Packet::default());
+        let after = control.exchange("after", Vec::new());
         assert!(matches!(after, Err(ControlError::Closed(_))), "{after:?}");
     });
 }
@@ -231,7 +280,7 @@ fn messages_arrive_in_order() {
             }
         }
         assert_eq!(ring, (0..20).collect::<Vec<_>>());
-        control.exchange("done", Packet::default()).unwrap();
+        control.exchange("done", Vec::new()).unwrap();
     });
 }
 
@@ -239,11 +288,11 @@ fn messages_arrive_in_order() {
 fn leaving_is_seen_as_leaving_and_ends_exchanges() {
     job(3, |control| {
         let events = events(&control);
-        control.exchange("first", Packet::default()).unwrap();
+        control.exchange("first", Vec::new()).unwrap();
         if control.rank() == 1 {
             control.leave();
             control.leave();
-            let closed = control.exchange("second", Packet::default());
+            let closed = control.exchange("second", Vec::new());
             assert!(matches!(closed, Err(ControlError::Closed(_))));
             assert!(matches!(
                 control.notify(None, b"x"),
@@ -251,7 +300,7 @@ fn leaving_is_seen_as_leaving_and_ends_exchanges() {
             ));
             return;
         }
-        let error = control.exchange("second", Packet::default()).unwrap_err();
+        let error = control.exchange("second", Vec::new()).unwrap_err();
         assert!(
             matches!(error, ControlError::PeerLost { rank: 1, .. }),
             "{error}"
@@ -264,7 +313,7 @@ fn leaving_is_seen_as_leaving_and_ends_exchanges() {
 fn rank_0_may_leave_first_and_the_others_go_on() {
     job(3, |control| {
         let events = events(&control);
-        control.exchange("first", Packet::default()).unwrap();
+        control.exchange("first", Vec::new()).unwrap();
         if control.rank() == 0 {
             control.leave();
             return;
@@ -296,7 +345,7 @@ fn a_rank_that_panics_is_lost() {
                     if control.rank() == 1 {
                         std::panic::resume_unwind(Box::new("a test"));
                     }
-                    let error = control.exchange("together", Packet::default()).unwrap_err();
+                    let error = control.exchange("together", Vec::new()).unwrap_err();
                     assert!(matches!(error, ControlError::PeerLost { rank: 1, .. }), "{error}");
                     let event = events.recv_timeout(LONG).unwrap();
                     assert!(matches!(&event, Event::Lost { rank: 1, reason } if reason.contains("panicked")), "{event:?}");
@@ -336,7 +385,7 @@ fn rank_0_that_panics_takes_the_control_plane_with_it() {
                         Event::Message { .. } => false,
                     };
                     assert!(expected, "{second:?}");
-                    assert!(control.exchange("x", Packet::default()).is_err());
+                    assert!(control.exchange("x", Vec::new()).is_err());
                 })
             })
             .collect();
@@ -350,16 +399,8 @@ fn rank_0_that_panics_takes_the_control_plane_with_it() {
 fn a_job_of_one_needs_nobody() {
     let control = TcpControl::join(configs(1).remove(0)).unwrap();
     assert_eq!((control.rank(), control.size(), control.node(0)), (0, 1, 0));
-    let handles = vec![memory("mine")];
-    let all = control
-        .exchange(
-            "alone",
-            Packet {
-                bytes: vec![1],
-                handles,
-            },
-        )
-        .unwrap();
+    assert_eq!(control.exchange("alone", vec![1]).unwrap(), [[1]]);
+    let all = write_to_all(&control, "alone", &[1], &[memory("mine")]).unwrap();
     assert_eq!(text(&all[0].handles[0]), "mine");
     control.leave();
 }
@@ -399,7 +440,7 @@ fn limits_may_be_without_end() {
         run(configs, |joined| {
             let control = joined.unwrap();
             let events = events(&control);
-            control.exchange("step", Packet::default()).unwrap();
+            control.exchange("step", Vec::new()).unwrap();
             if control.rank() == 2 {
                 control.leave();
             } else {

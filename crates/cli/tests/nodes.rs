@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tidegate_boot::TcpControl;
 use tidegate_cli::{Bed, Job, LaunchError, Nodes, Outcome, Output, Signal};
-use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet};
+use tidegate_hal::control::{
+    Control, ControlError, Decision, Event, Handle, Letter, Packet, Proposal,
+};
 use tidegate_testbed::WireChoice;
 
 /// Long enough for a loaded machine.
@@ -55,10 +57,27 @@ fn descriptors(control: TcpControl) {
         file.write_all(&[me as u8, round]).unwrap();
         let packet = Packet {
             bytes: vec![me as u8],
-            handles: vec![Handle::Fd(file.into())],
+            handles: vec![Handle::Fd(Arc::new(file.into()))],
         };
-        let packets = control.exchange("files", packet).unwrap();
-        for (rank, packet) in packets.into_iter().enumerate() {
+        let letters = (0..control.size()).map(|rank| {
+            let packet = packet.clone();
+            Letter { rank, packet }
+        });
+        let proposal = Proposal {
+            letters: letters.collect(),
+            ..Proposal::default()
+        };
+        let decision = control.confer("files", proposal).unwrap();
+        let Decision::Agreed { letters, .. } = decision else {
+            panic!("{decision:?}")
+        };
+        assert!(
+            letters
+                .iter()
+                .map(|letter| letter.rank)
+                .eq(0..control.size())
+        );
+        for Letter { rank, packet } in letters {
             assert_eq!(packet.bytes, [rank as u8]);
             let near = control.node(rank) == control.node(me);
             assert_eq!(packet.handles.len(), usize::from(near), "of rank {rank}");
@@ -67,7 +86,8 @@ fn descriptors(control: TcpControl) {
                     panic!("a handle of another kind")
                 };
                 let mut bytes = [0; 2];
-                File::from(fd).read_exact_at(&mut bytes, 0).unwrap();
+                let file = File::from(fd.try_clone().unwrap());
+                file.read_exact_at(&mut bytes, 0).unwrap();
                 assert_eq!(bytes, [rank as u8, round]);
             }
         }
@@ -84,11 +104,11 @@ fn watch(control: TcpControl) {
     control.subscribe(Arc::new(move |event| {
         let _ = sender.lock().unwrap().send(event);
     }));
-    control.exchange("start", Packet::default()).unwrap();
+    control.exchange("start", Vec::new()).unwrap();
     let marks = std::path::PathBuf::from(std::env::var_os("TEST_MARKS").unwrap());
     std::fs::write(marks.join(control.rank().to_string()), "").unwrap();
     let error = loop {
-        if let Err(error) = control.exchange("step", Packet::default()) {
+        if let Err(error) = control.exchange("step", Vec::new()) {
             break error;
         }
         std::thread::sleep(Duration::from_millis(10));

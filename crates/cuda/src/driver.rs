@@ -164,7 +164,7 @@ unsafe impl Driver for CudaDriver {
         self.mapping(handle, size)
     }
 
-    fn map_peer(&self, fd: OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError> {
+    fn map_peer(&self, fd: &OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError> {
         let (_, unit) = self.shareable("mapping a peer's memory")?;
         let handle = self
             .driver

@@ -17,7 +17,7 @@ use tidegate_core::window::{Buffers, SlotWindow, exchange};
 use tidegate_core::{Error, Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_fabric::{ENVIRONMENT, Fabric, Options};
-use tidegate_hal::control::{Control, Packet};
+use tidegate_hal::control::Control;
 use tidegate_host::Host;
 
 const EPOCHS: u64 = 4;
@@ -147,7 +147,7 @@ fn rank<C: Control>(
         }
         s.synchronize()?;
         // If a rank dies, data that is still in its NIC is lost. So rank 1 dies only after its data has arrived.
-        let through = plane.exchange("through", Packet::default());
+        let through = plane.exchange("through", Vec::new());
         through.expect("all three are there");
         let mut exposed = None;
         if me == 0 {

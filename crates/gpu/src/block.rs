@@ -112,7 +112,7 @@ impl GpuBlock {
                 ));
             }
         };
-        Ok(Self::mapped(gpu, gpu.driver.map_peer(fd, bytes)?, bytes))
+        Ok(Self::mapped(gpu, gpu.driver.map_peer(&fd, bytes)?, bytes))
     }
 
     fn mapped(gpu: &Arc<Gpu>, memory: PeerMemory, bytes: usize) -> Self {
@@ -162,7 +162,7 @@ unsafe impl Block for GpuBlock {
             Kind::Mapped(memory) => {
                 self.gpu.enter()?;
                 // SAFETY: the memory is given up when the block is dropped.
-                unsafe { self.gpu.driver.export(&memory) }.map(Handle::Fd)
+                unsafe { self.gpu.driver.export(&memory) }.map(|fd| Handle::Fd(Arc::new(fd)))
             }
         }
     }

@@ -183,7 +183,7 @@ pub unsafe trait Driver: Any + Send + Sync {
     ///
     /// [`DeviceError::BadHandle`] for a descriptor of something else, [`no_atomics`] if this device cannot add to words
     /// of the peer's device. If the driver does not tell, atomics are taken to work.
-    fn map_peer(&self, fd: OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError>;
+    fn map_peer(&self, fd: &OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError>;
 
     /// A descriptor by which a peer maps the memory.
     ///

@@ -2,15 +2,21 @@
 //!
 //! # Model
 //!
-//! A job has `size` ranks, and each holds one [`Control`]. No data goes through it. It is used when a window is created
-//! ([`Control::exchange`]) and when something is revoked or reported ([`Control::notify`]). The service behind it
-//! watches the peers, and calls the [`Sink`].
+//! A job has `size` ranks, and each holds one [`Control`]. No data goes through it. It is used when a window is opened
+//! ([`Control::confer`]), when the ranks tell each other results ([`Control::exchange`]), and when something is revoked
+//! or reported ([`Control::notify`]). The service behind it watches the peers, and calls the [`Sink`].
+//!
+//! # Growth
+//!
+//! Everything that a job does often goes through [`Control::confer`]. A rank sends letters to the ranks that they
+//! concern, and hears one decision, whatever the number of ranks. An exchange brings each rank as many bytes as all
+//! ranks contribute, so it is for small things that all must know.
 //!
 //! # Failure
 //!
-//! A peer that dies, or that leaves while others still need it, is an [`Event`]. It also ends every exchange to which
-//! it had not yet contributed. An exchange has no time limit of its own, because ranks may be unequally busy without
-//! any error.
+//! A peer that dies, or that leaves while others still need it, is an [`Event`]. It also ends every collective call to
+//! which it had not yet come. Such a call has no time limit of its own, because ranks may be unequally busy without any
+//! error.
 
 use std::any::Any;
 use std::os::fd::OwnedFd;
@@ -19,22 +25,23 @@ use std::sync::Arc;
 use crate::process::Forked;
 
 /// Names a piece of memory, so that a peer can map it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Handle {
-    /// A file descriptor (a memfd, an exported device allocation); a process that holds it keeps the memory alive.
-    Fd(OwnedFd),
+    /// A file descriptor (a memfd, an exported device allocation); a process that holds it keeps the memory alive. All
+    /// clones of the handle are the same descriptor.
+    Fd(Arc<OwnedFd>),
     /// Memory of this process, for ranks that are threads.
     Local(Arc<dyn Any + Send + Sync>),
     /// A handle that was sent and did not arrive, because a process had no room for it. The text says which process,
-    /// and names the limit. A rank that tries to map it gets an error; the exchange succeeds.
+    /// and names the limit. A rank that tries to map it gets an error; the call that brings it succeeds.
     Lost(String),
     /// Bytes by which a [`Bus`](crate::far::Bus) reaches the memory. Only a control plane that was made for the bus
     /// carries them.
     Key(Vec<u8>),
 }
 
-/// What one rank contributes to an exchange, and what it receives from each other rank.
-#[derive(Debug, Default)]
+/// What one rank sends to another, with a [`Letter`].
+#[derive(Clone, Debug, Default)]
 pub struct Packet {
     /// Opaque bytes; at most [`Packet::MAX_BYTES`].
     pub bytes: Vec<u8>,
@@ -47,6 +54,82 @@ impl Packet {
     pub const MAX_BYTES: usize = 1 << 20;
     /// The most handles one packet may carry.
     pub const MAX_HANDLES: usize = 8;
+}
+
+/// What one rank brings to [`Control::confer`].
+#[derive(Clone, Debug, Default)]
+pub struct Proposal {
+    /// What the rank says of the matter, at most [`Packet::MAX_BYTES`] together with the reason of its objection. The
+    /// others hear of it only if the ranks differ.
+    pub header: Vec<u8>,
+    /// How many bytes at the beginning of the header must be the same on all ranks.
+    pub alike: usize,
+    /// Each rank gets the bits that any rank has set.
+    pub flags: u32,
+    /// Why this rank refuses, if it does.
+    pub objection: Option<Objection>,
+    /// What it tells single ranks, perhaps itself: at most one letter for each, in ascending order of the ranks.
+    pub letters: Vec<Letter>,
+}
+
+impl Proposal {
+    /// The bytes that must be the same on all ranks.
+    pub fn compared(&self) -> &[u8] {
+        &self.header[..self.alike.min(self.header.len())]
+    }
+}
+
+/// Why a rank refuses what the ranks confer about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Objection {
+    /// The kind of objection. If several ranks object, the least kind counts.
+    pub kind: u8,
+    /// The text or value that all ranks hear, if this is the lowest rank with an objection of this kind.
+    pub reason: Vec<u8>,
+}
+
+/// What one rank tells another in [`Control::confer`].
+#[derive(Clone, Debug)]
+pub struct Letter {
+    /// The receiver, in what a rank brings; the sender, in what it gets.
+    pub rank: usize,
+    /// The content.
+    pub packet: Packet,
+}
+
+/// What the ranks have decided in [`Control::confer`]: the same on all ranks, but for the letters.
+#[derive(Debug)]
+pub enum Decision {
+    /// No rank objects, and their headers do not differ.
+    Agreed {
+        /// The bits that any rank has set.
+        flags: u32,
+        /// The letters to this rank, in ascending order of their senders. The handles are duplicates.
+        letters: Vec<Letter>,
+    },
+    /// What must be the same in the headers is not. This comes before all objections.
+    Differs {
+        /// The header of rank 0.
+        first: Vec<u8>,
+        /// The lowest rank whose header differs.
+        rank: usize,
+        /// Its header.
+        other: Vec<u8>,
+    },
+    /// At least one rank objects.
+    Refused {
+        /// The least kind of all objections.
+        kind: u8,
+        /// The lowest ranks with objections of this kind, at most [`Decision::MOST_NAMED`] of them.
+        ranks: Vec<usize>,
+        /// The reason of the first of them.
+        reason: Vec<u8>,
+    },
+}
+
+impl Decision {
+    /// How many ranks that refuse are named at most.
+    pub const MOST_NAMED: usize = 16;
 }
 
 /// Something that happened to a peer, or that it said.
@@ -104,7 +187,7 @@ pub enum ControlError {
         /// What the other rank called.
         theirs: String,
     },
-    /// A packet exceeds [`Packet::MAX_BYTES`] (some control planes take fewer) or [`Packet::MAX_HANDLES`].
+    /// Something exceeds [`Packet::MAX_BYTES`] (some control planes take fewer) or [`Packet::MAX_HANDLES`].
     #[error(
         "{label}: {}; what is larger goes through a window, or by several calls",
         too_large(*.bytes, *.handles, *.most)
@@ -112,11 +195,11 @@ pub enum ControlError {
     TooLarge {
         /// The call, as this rank names it.
         label: String,
-        /// Bytes in the packet.
+        /// Bytes in it.
         bytes: usize,
         /// The most that there may be.
         most: usize,
-        /// Handles in the packet.
+        /// Handles in it.
         handles: usize,
     },
     /// This rank has already left the job, or the service behind the control plane has ended.
@@ -159,20 +242,35 @@ pub trait Control: Send + Sync + 'static {
     /// Which node a rank runs on. Equal numbers can exchange [`Handle`]s.
     fn node(&self, rank: usize) -> usize;
 
-    /// A collective over all ranks. Each contributes a packet, and gets the packets of all ranks in order, with its
-    /// own. The handles are duplicates, also in its own packet. A handle for which a process has no room is
-    /// [`Handle::Lost`] there.
+    /// A collective over all ranks: each tells all others the same bytes, and gets the bytes of all ranks in order, with
+    /// its own.
     ///
-    /// The n-th call of each rank belongs to the n-th call of every other. The ranks' labels are compared, so that
-    /// ranks that disagree about the next call get an error that names both. A label is a text for people ("opening a
-    /// window").
+    /// The n-th collective call of each rank belongs to the n-th call of every other. The ranks' labels are compared, so
+    /// that ranks that disagree about the next call get an error that names both. A label is a text for people
+    /// ("opening a window").
     ///
     /// # Errors
     ///
     /// [`ControlError::PeerLost`] if a rank ends before contributing, [`ControlError::Mismatch`],
     /// [`ControlError::TooLarge`], [`ControlError::Closed`], [`ControlError::Forked`]. After any of them but `TooLarge`
-    /// every later exchange fails.
-    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError>;
+    /// every later collective call fails.
+    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError>;
+
+    /// A collective over all ranks: each tells some ranks something, and all come to one decision. It costs a rank its
+    /// letters and one decision, however many ranks there are. Calls are matched like those of [`Control::exchange`].
+    ///
+    /// If the ranks do not agree, no rank gets a letter. A handle for which a process has no room is [`Handle::Lost`]
+    /// in the letter.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Control::exchange`]. That the ranks do not agree is no error, and the next call finds them in
+    /// step.
+    ///
+    /// # Panics
+    ///
+    /// If a letter is for a rank that the job does not have, or if the letters are not in ascending order of the ranks.
+    fn confer(&self, label: &str, proposal: Proposal) -> Result<Decision, ControlError>;
 
     /// Sends `bytes` to every rank of `to` (or to all others, if `None`); does not wait. Messages of one
     /// sender arrive in order; messages to a rank that ended are lost.
@@ -190,12 +288,12 @@ pub trait Control: Send + Sync + 'static {
     fn leave(&self);
 
     /// Tells the peers that this rank ends its part with an error. They receive [`Event::Lost`] with this reason, and
-    /// an exchange that lacks the rank's packet names it. Dropping a `Control` while its thread panics does the same,
+    /// a collective call to which it has not come names it. Dropping a `Control` while its thread panics does the same,
     /// with [`PANICKED`].
     fn fail(&self, reason: &str);
 
     /// Notes that a call of this rank's program fails because of what `rank` did, and the text about it. If the program
-    /// then fails, its peers are told so, and the launcher. The first note counts, until an exchange succeeds. If
+    /// then fails, its peers are told so, and the launcher. The first note counts, until a collective call succeeds. If
     /// `rank` is this rank, or has itself failed because of this rank, then this rank fails by itself.
     ///
     /// A control plane that gives no account of failures ignores the call, which is the default.

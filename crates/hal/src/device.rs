@@ -133,6 +133,12 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         let _ = (processes, portion);
     }
 
+    /// Whether the bells of all ranks of a node may lie in one block, which one rank allocates and all map. Then a rank
+    /// maps one block in place of one for each rank. If not, each rank allocates its own bell.
+    fn shares_bells(&self) -> bool {
+        false
+    }
+
     /// Says, before streams are made, how many of them will wait for peers at a time. A device that divides something
     /// among waiting streams divides it by this number. If several worlds call it, the greatest number counts.
     fn expect_waiting(&self, streams: usize) {

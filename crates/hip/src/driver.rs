@@ -98,7 +98,7 @@ unsafe impl Driver for HipDriver {
         self.alloc_shared(bytes)
     }
 
-    fn map_peer(&self, fd: OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError> {
+    fn map_peer(&self, fd: &OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError> {
         self.map_shared(fd, bytes)
     }
 

@@ -309,13 +309,13 @@ impl HipDriver {
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    pub(crate) fn map_shared(&self, fd: OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError> {
-        if !is_life_file(&fd) {
-            return self.import_whole(&fd, bytes);
+    pub(crate) fn map_shared(&self, fd: &OwnedFd, bytes: usize) -> Result<PeerMemory, DeviceError> {
+        if !is_life_file(fd) {
+            return self.import_whole(fd, bytes);
         }
-        match exports()?.own(&fd).map_err(file_error)? {
+        match exports()?.own(fd).map_err(file_error)? {
             Some(record) => self.join(record, bytes),
-            None => self.open(&fd, bytes),
+            None => self.open(fd, bytes),
         }
     }
 

@@ -312,7 +312,7 @@ unsafe impl Block for HostBlock {
             Backing::Heap(heap) => Ok(Handle::Local(heap.clone())),
             Backing::Mapped { fd, .. } => match &*lock(fd) {
                 Some(fd) => rustix::io::fcntl_dupfd_cloexec(fd, 0)
-                    .map(Handle::Fd)
+                    .map(|fd| Handle::Fd(Arc::new(fd)))
                     .map_err(|e| refused("sharing memory", self.bytes, e)),
                 None => Err(DeviceError::BadHandle(
                     "a peer's memory, or this rank's own that nobody was to share any more".into(),

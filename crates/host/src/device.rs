@@ -140,6 +140,11 @@ unsafe impl Device for Host {
         }
     }
 
+    /// Memory of a bus is found by the rank that allocated it, so only memory of the node is shared by all.
+    fn shares_bells(&self) -> bool {
+        self.options.bus.is_none()
+    }
+
     fn alloc(&self, bytes: usize, sharing: Sharing) -> Result<HostBlock, DeviceError> {
         match &self.options.bus {
             Some(bus) if sharing == Sharing::Peers => HostBlock::by_bus(&**bus, bytes),

@@ -72,8 +72,10 @@ impl Hub {
                                 let limit = (2 * self.size + 64) << 20;
                                 let link =
                                     Link::new(stream, session.to_rank, session.to_hub, limit);
-                                self.links[rank] = Some(link);
-                                return;
+                                match self.link(rank, link) {
+                                    Ok(()) => return,
+                                    Err(error) => Refusal::Io(error.into()),
+                                }
                             }
                             Err(refusal) => refusal,
                         }

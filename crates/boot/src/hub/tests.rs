@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::handshake::{self, Attempt, Claims};
+use crate::rounds::{Failure, Outcome, Vote};
 use std::thread;
 
 const SIZE: usize = 4;
@@ -29,7 +30,8 @@ pub(crate) fn running(size: usize) -> (Hub, Vec<Link<TcpStream>>) {
     let mut ranks = Vec::new();
     for rank in 1..size {
         let (here, there) = pair();
-        hub.links[rank] = Some(Link::new(here, key(), key(), usize::MAX));
+        hub.link(rank, Link::new(here, key(), key(), usize::MAX))
+            .unwrap();
         ranks.push(Link::new(there, key(), key(), usize::MAX));
     }
     (hub, ranks)
@@ -281,6 +283,146 @@ fn long_messages_come_whole() {
         }
     }
     assert!(hub.is_flushed());
+}
+
+fn letter(rank: u32, round: u64) -> Message {
+    Message::Letter {
+        rank,
+        round,
+        handles: 0,
+        bytes: vec![rank as u8],
+    }
+}
+
+fn confer(round: u64) -> Message {
+    Message::Confer {
+        round,
+        label: "opening a window".into(),
+        vote: Vote::default(),
+    }
+}
+
+fn exchange(round: u64) -> Message {
+    let (label, bytes) = ("opening a window".into(), Vec::new());
+    Message::Exchange {
+        round,
+        label,
+        bytes,
+    }
+}
+
+fn agreed(round: u64) -> Message {
+    let outcome = Outcome::Agreed { flags: 0 };
+    Message::Decided { round, outcome }
+}
+
+#[test]
+fn letters_go_to_their_receivers_and_the_decision_to_all() {
+    let (mut hub, mut ranks) = running(SIZE);
+    say(&mut ranks[0], &letter(0, 0));
+    say(&mut ranks[0], &letter(3, 0));
+    say(&mut ranks[0], &confer(0));
+    read(&mut hub, 1);
+    for rank in [2, 3] {
+        say(&mut ranks[rank - 1], &confer(0));
+        read(&mut hub, rank);
+    }
+    hub.receive(0, letter(2, 0));
+    hub.receive(0, confer(0));
+    hub.flush();
+    let own: Vec<_> = hub.own.drain(..).collect();
+    assert!(
+        matches!(&own[..], [Message::Letter { rank: 1, bytes, .. }, decided] if *bytes == [0] && *decided == agreed(0))
+    );
+    assert_eq!(hear(&mut ranks[0]), agreed(0));
+    let to_2 = [hear(&mut ranks[1]), hear(&mut ranks[1])];
+    assert!(matches!(to_2[0], Message::Letter { rank: 0, .. }));
+    assert_eq!(to_2[1], agreed(0));
+    let to_3 = [hear(&mut ranks[2]), hear(&mut ranks[2])];
+    assert!(matches!(to_3[0], Message::Letter { rank: 1, .. }));
+    assert_eq!(to_3[1], agreed(0));
+}
+
+/// A rank that is killed between its letters and its vote.
+#[test]
+fn a_rank_that_has_only_sent_letters_has_not_come() {
+    for others_come_first in [false, true] {
+        let (mut hub, mut ranks) = running(SIZE);
+        say(&mut ranks[0], &letter(2, 0));
+        read(&mut hub, 1);
+        if others_come_first {
+            hub.receive(0, confer(0));
+        }
+        drop(ranks.remove(0));
+        while hub.links[1].is_some() {
+            hub.hear_rank(1);
+        }
+        if !others_come_first {
+            hub.receive(0, confer(0));
+        }
+        hub.flush();
+        assert!(matches!(
+            hear(&mut ranks[0]),
+            Message::Letter { rank: 1, .. }
+        ));
+        for rank in &mut ranks {
+            let first = hear(rank);
+            assert!(matches!(first, Message::Lost { rank: 1, .. }), "{first:?}");
+            let second = hear(rank);
+            assert!(is_failure(&second, 1), "{second:?}");
+        }
+        // Rank 2 had not heard of it. Its vote is no offence, and nothing follows.
+        say(&mut ranks[0], &letter(3, 0));
+        say(&mut ranks[0], &confer(0));
+        read(&mut hub, 2);
+        hub.receive(0, Message::Leave);
+        hub.tick(Instant::now() + HOLD);
+        hub.flush();
+        assert_eq!(hear(&mut ranks[1]), Message::Left { rank: 0 });
+    }
+}
+
+/// Whether the message says that the round failed because `lost` did not come.
+fn is_failure(message: &Message, lost: u32) -> bool {
+    let Message::Decided { outcome, .. } = message else {
+        return false;
+    };
+    matches!(outcome, Outcome::Failed(Failure::Lost { rank, .. }) if *rank == lost)
+}
+
+#[test]
+fn what_no_rank_says_in_a_call_loses_the_rank() {
+    let wrong: [&[Message]; 10] = [
+        &[letter(0, 1)],
+        &[letter(SIZE as u32, 0)],
+        &[letter(u32::MAX, 0)],
+        &[letter(1, 0)],
+        &[letter(2, 0), letter(2, 0)],
+        &[letter(2, 0), letter(0, 0)],
+        &[confer(0), letter(2, 0)],
+        &[confer(0), exchange(0)],
+        &[letter(2, 0), exchange(0)],
+        &[agreed(0)],
+    ];
+    for said in wrong {
+        let (mut hub, mut ranks) = running(SIZE);
+        for message in said {
+            say(&mut ranks[0], message);
+        }
+        while hub.links[1].is_some() {
+            hub.hear_rank(1);
+        }
+        assert_eq!(hub.others(), [2, 3], "{said:?}");
+        hub.receive(0, confer(0));
+        assert!(matches!(
+            hub.own.pop_front(),
+            Some(Message::Lost { rank: 1, .. })
+        ));
+        assert!(
+            hub.own.iter().any(|message| is_failure(message, 1))
+                != matches!(said[0], Message::Confer { .. })
+        );
+    }
 }
 
 /// The load at each flush so far.

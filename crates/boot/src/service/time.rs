@@ -9,6 +9,8 @@ use tidegate_hal::tell;
 use super::{Ending, Role, START_MARGIN, Service, Token};
 use crate::config::unheard;
 use crate::error::BootError;
+use crate::hub::HubToken;
+use crate::node::NodeToken;
 use crate::ready::Awaited;
 use crate::wire::Message;
 
@@ -21,6 +23,17 @@ impl Service {
             std::thread::sleep(Duration::from_millis(50));
             Vec::new()
         });
+        let some = |wanted: fn(&Token) -> bool| ready.iter().any(|(token, _)| wanted(token));
+        let mut more = Vec::new();
+        if some(|token| matches!(token, Token::Hub(HubToken::Ranks)))
+            && let Role::Hub(hub) = &self.role
+        {
+            more.extend(hub.readable().map(Token::Hub));
+        }
+        if some(|token| matches!(token, Token::Node(NodeToken::Crowd))) {
+            more.extend(self.node.readable().map(Token::Node));
+        }
+        ready.extend(more.into_iter().map(|token| (token, PollFlags::IN)));
         // From the last to the first, since handling one may remove it from its list.
         ready.reverse();
         ready
@@ -145,8 +158,7 @@ impl Service {
         }
         if let Some(reason) = self.node.tick(now) {
             self.shared.withdraw(&reason);
-            let rank = self.me() as u32;
-            self.tell_hub(Message::Withdrawn { rank, reason });
+            self.tell_hub(Message::Withdrawn { reason });
         }
     }
 }

@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_boot::TcpControl;
-use tidegate_hal::control::{Control, Packet};
+use tidegate_hal::control::Control;
 
 /// Longer than any run here takes on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
@@ -94,15 +94,9 @@ pub(crate) fn join() -> TcpControl {
 /// Every rank sends its number to every other, and reports it, with the number of nodes.
 pub(crate) fn exchange(control: &TcpControl) {
     let (rank, size) = (control.rank(), control.size());
-    let packet = Packet {
-        bytes: vec![rank as u8],
-        handles: Vec::new(),
-    };
-    let all = control.exchange("number", packet).expect("an exchange");
-    let numbers: Vec<_> = all
-        .iter()
-        .map(|packet| usize::from(packet.bytes[0]))
-        .collect();
+    let all = control.exchange("number", vec![rank as u8]);
+    let all = all.expect("an exchange");
+    let numbers: Vec<_> = all.iter().map(|said| usize::from(said[0])).collect();
     assert_eq!(numbers, (0..size).collect::<Vec<_>>());
     let mut nodes: Vec<_> = (0..size).map(|rank| control.node(rank)).collect();
     nodes.dedup();

@@ -7,7 +7,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 use tidegate_boot::{BootError, Config, TcpControl};
-use tidegate_hal::control::{Control, Event, Packet};
+use tidegate_hal::control::{
+    Control, ControlError, Decision, Event, Handle, Letter, Packet, Proposal,
+};
 
 pub(crate) const SECRET: &str = "a secret that only this test knows";
 
@@ -44,11 +46,39 @@ pub(crate) fn job<R: Send>(size: usize, body: impl Fn(TcpControl) -> R + Sync) -
     run(configs(size), |joined| body(joined.unwrap()))
 }
 
-pub(crate) fn bytes(bytes: &[u8]) -> Packet {
-    Packet {
-        bytes: bytes.to_vec(),
-        handles: Vec::new(),
+pub(crate) fn letter(rank: usize, bytes: &[u8], handles: Vec<Handle>) -> Letter {
+    let bytes = bytes.to_vec();
+    let packet = Packet { bytes, handles };
+    Letter { rank, packet }
+}
+
+/// Sends letters in a call in which all ranks agree. Returns the letters to this rank.
+pub(crate) fn write(
+    control: &TcpControl,
+    label: &str,
+    letters: Vec<Letter>,
+) -> Result<Vec<Letter>, ControlError> {
+    let proposal = Proposal {
+        letters,
+        ..Proposal::default()
+    };
+    match control.confer(label, proposal)? {
+        Decision::Agreed { letters, .. } => Ok(letters),
+        other => panic!("{other:?}"),
     }
+}
+
+/// Sends the same letter to all ranks. Returns the letters of all.
+pub(crate) fn write_to_all(
+    control: &TcpControl,
+    label: &str,
+    bytes: &[u8],
+    handles: &[Handle],
+) -> Result<Vec<Packet>, ControlError> {
+    let letters = (0..control.size()).map(|rank| letter(rank, bytes, handles.to_vec()));
+    let all = write(control, label, letters.collect())?;
+    assert!(all.iter().map(|letter| letter.rank).eq(0..control.size()));
+    Ok(all.into_iter().map(|letter| letter.packet).collect())
 }
 
 pub(crate) fn events(control: &TcpControl) -> Receiver<Event> {

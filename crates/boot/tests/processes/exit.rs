@@ -5,11 +5,11 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 use tidegate_boot::TcpControl;
 use tidegate_cli::Signal;
-use tidegate_hal::control::{Control, Event, Packet};
+use tidegate_hal::control::{Control, Event};
 
 /// A rank's program. Rank 0 has left, and its process ends; rank 1 stays.
 pub(super) fn play(role: &str, control: &TcpControl, events: &Receiver<Event>) {
-    control.exchange("start", Packet::default()).unwrap();
+    control.exchange("start", Vec::new()).unwrap();
     match (role, control.rank()) {
         ("handles signals", 0) => {
             let (mut heard, signalled) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tidegate_boot::TcpControl;
 use tidegate_core::{Error, World};
-use tidegate_hal::control::{Control, Packet};
+use tidegate_hal::control::Control;
 
 /// No job has as many ranks: see [`alone`].
 const MOST_RANKS: usize = 1 << 16;
@@ -128,10 +128,9 @@ fn exchange<T: Serialize + DeserializeOwned>(
     said: &T,
 ) -> Result<Vec<T>, Error> {
     let bytes = postcard::to_stdvec(said).expect("plain data can be encoded");
-    let handles = Vec::new();
-    let packets = control.exchange(label, Packet { bytes, handles })?;
-    let read = |packet: &Packet| postcard::from_bytes(&packet.bytes).map_err(Error::other);
-    packets.iter().map(read).collect()
+    let all = control.exchange(label, bytes)?;
+    let read = |bytes: &Vec<u8>| postcard::from_bytes(bytes).map_err(Error::other);
+    all.iter().map(read).collect()
 }
 
 /// Looks at everything. Findings go to `known` as soon as they are there.

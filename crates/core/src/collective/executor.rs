@@ -101,9 +101,19 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         let world = stream.world();
         let (rank, ranks) = (world.rank(), world.size());
         let piece = choice.piece(ranks, size_of::<T>());
+        let joint = Joint {
+            kind: what.kind,
+            len: match &what.counts {
+                Counts::Equal(len) => Ok(*len),
+                Counts::Each(counts) => Err(hash_of(counts)),
+                // Each rank has other numbers, and the two ranks of a slot compare its length.
+                Counts::Pairs(..) => Err(0),
+            },
+            choice: [choice.short, choice.piece, choice.few],
+        };
         if let Err(error) = check(world, name, piece, &what) {
             // The other ranks must hear of it.
-            let opened = Window::<T, _>::refused(name, error).open(stream);
+            let opened = Window::<T, _>::refused(name, joint, error).open(stream);
             return Err(opened.expect_err("a refused window is not opened"));
         }
         let job = Job {
@@ -115,16 +125,6 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             piece,
         };
         let [apart, in_place] = [false, true].map(|it| schedule(&job, &choice, &what, it));
-        let joint = Joint {
-            kind: what.kind,
-            len: match &what.counts {
-                Counts::Equal(len) => Ok(*len),
-                Counts::Each(counts) => Err(hash_of(counts)),
-                // Each rank has other numbers, and the two ranks of a slot compare its length.
-                Counts::Pairs(..) => Err(0),
-            },
-            choice: [choice.short, choice.piece, choice.few],
-        };
         let Schedule {
             inbound, outbound, ..
         } = &apart;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::window_name::WindowName;
 use tidegate_boot::starter::in_words;
 
@@ -55,7 +57,7 @@ pub enum WindowError {
     NameTaken {
         /// The window that is refused.
         window: WindowName,
-        /// The ranks that still hold a half or an epoch of the earlier window.
+        /// The lowest ranks that still hold a half or an epoch of the earlier window; at most 16.
         ranks: Vec<usize>,
     },
     /// A collective needs a length for each rank.
@@ -142,7 +144,7 @@ pub enum WindowError {
 /// assert_eq!(*disagreement, Disagreement::NoSlot { rank: 0, target: 0, key: 7 });
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Disagreement {
     /// Two ranks open different windows.
@@ -329,7 +331,7 @@ pub enum Disagreement {
 /// assert_eq!(declared, Declared::Range(4..12));
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Declared {
     /// A range.
@@ -366,7 +368,7 @@ impl fmt::Display for Declared {
 /// assert!(matches!(*disagreement, Disagreement::Differs { what: Property::Buffers, .. }));
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Property {
     /// How the window keeps origins apart.

@@ -21,7 +21,7 @@ use tidegate_hal::ids::WindowId;
 /// assert_eq!(&*name, "slots");
 /// # Ok(()) });
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct WindowName {
     /// What the program calls the window.
     pub name: Arc<str>,

@@ -1,72 +1,53 @@
-//! Checks whether the ranks' descriptions of a window fit together.
+//! Checks whether what the ranks declare of a window fits together.
 //!
-//! Every rank gets every rank's description and checks all of them, so that all ranks come to the same verdict.
+//! # Model
+//!
+//! Three things can be wrong, and each is found where it is known:
+//!
+//! - The ranks disagree about the terms. The control plane compares them, and [`differ`] says what differs.
+//! - A rank's own declaration is wrong: [`check_own`], before the rank tells others of it.
+//! - The two ends of an edge do not fit together: [`check`], when each end has heard from the other. Each rank checks
+//!   what it has declared itself; a target also checks what its origins declare of its memory.
+//!
+//! All ranks hear of what the lowest rank finds.
 
 use super::Kind;
-use super::describe::{Description, Purpose, SLOT_ALIGN, room};
+use super::describe::{Description, Purpose, SLOT_ALIGN, Terms, room};
 use super::edges::Edges;
 use crate::epochs::MOST;
 use crate::error::{Declared, Disagreement, Property};
 use crate::footprint::{Footprint, Overlap, find_overlap};
 
-/// Checks that the descriptions fit together.
-pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
-    let all = edges.all;
-    let first = &all[0];
-    // This explains more than a slot that does not fit because of it.
-    for (rank, each) in all.iter().enumerate() {
-        if each.purpose != first.purpose && each.layout == first.layout {
-            return Err(purposes_differ(first.purpose, rank, each.purpose));
+/// What differs between the terms of ranks 0 and `rank`.
+pub(super) fn differ(first: &Terms, rank: usize, other: &Terms) -> Disagreement {
+    let differs = |what, first: &dyn std::fmt::Debug, other: &dyn std::fmt::Debug| {
+        let (first, other) = (format!("{first:?}"), format!("{other:?}"));
+        Disagreement::Differs {
+            what,
+            first,
+            rank,
+            other,
         }
-    }
-    for (rank, each) in all.iter().enumerate() {
-        let differs = |what, mine: &dyn std::fmt::Debug, theirs: &dyn std::fmt::Debug| {
-            let (first, other) = (format!("{mine:?}"), format!("{theirs:?}"));
-            Err(Disagreement::Differs {
-                what,
-                first,
-                rank,
-                other,
-            })
-        };
-        if each.kind != first.kind {
-            return differs(Property::Discipline, &first.kind, &each.kind);
-        }
-        if (each.layout, each.size) != (first.layout, first.size) {
-            return Err(elements_differ(first, rank, each));
-        }
-        if each.buffers != first.buffers {
-            return differs(Property::Buffers, &first.buffers, &each.buffers);
-        }
-        if each.before != first.before {
-            return differs(Property::Epochs, &first.before, &each.before);
-        }
-        if each.before > MOST {
-            let (before, most) = (each.before, MOST);
-            return Err(Disagreement::Epochs { before, most });
-        }
-        if each.staged != first.staged {
-            return differs(Property::Staging, &first.staged, &each.staged);
-        }
-        if let Some(&other) = each.far.iter().find(|_| each.kind != Kind::Slot) {
-            return Err(Disagreement::Staged { rank, other });
-        }
-        // If the slots follow from the purpose, they fit. And if the memory of one rank can be addressed, that of all
-        // can.
-        if each.purpose != Purpose::Barrier || rank == 0 {
-            check_rank(edges, rank, each)?;
-        }
-    }
-    if first.kind == Kind::Range {
-        check_disjoint(all)
+    };
+    if other.purpose != first.purpose && other.layout == first.layout {
+        // This explains more than what differs because of it.
+        purposes_differ(first.purpose, rank, other.purpose)
+    } else if other.kind != first.kind {
+        differs(Property::Discipline, &first.kind, &other.kind)
+    } else if (other.layout, other.size) != (first.layout, first.size) {
+        elements_differ(first, rank, other)
+    } else if other.buffers != first.buffers {
+        differs(Property::Buffers, &first.buffers, &other.buffers)
+    } else if other.before != first.before {
+        differs(Property::Epochs, &first.before, &other.before)
     } else {
-        Ok(())
+        differs(Property::Staging, &first.staged, &other.staged)
     }
 }
 
 /// Two types may have the same name, in two versions of a program, say.
-fn elements_differ(first: &Description, rank: usize, each: &Description) -> Disagreement {
-    let said = |each: &Description| format!("`{}` ({} bytes)", each.element, each.size);
+fn elements_differ(first: &Terms, rank: usize, each: &Terms) -> Disagreement {
+    let said = |each: &Terms| format!("`{}` ({} bytes)", each.element, each.size);
     let but = match (first.element == each.element, first.size == each.size) {
         (true, true) => ", of different layouts",
         _ => "",
@@ -95,90 +76,112 @@ fn purposes_differ(first: Purpose, rank: usize, each: Purpose) -> Disagreement {
     }
 }
 
-fn check_rank(edges: &Edges<'_>, rank: usize, each: &Description) -> Result<(), Disagreement> {
-    let all = edges.all;
-    let size = all.len();
-    let no_such = |named: usize| Disagreement::NoSuchRank {
-        rank,
-        named,
-        size,
-        alone: each.started_alone,
-    };
-    for (index, slot) in each.inbound.iter().enumerate() {
-        if slot.origin >= size {
-            return Err(no_such(slot.origin));
-        }
-        let (origin, key) = (slot.origin, slot.key);
-        if edges.slot(rank, origin, key) != Some(index) {
-            return Err(Disagreement::TwoSlots { rank, origin, key });
-        }
-        if edges.outbound_slot(origin, rank, key).is_none() {
-            return Err(Disagreement::NotNamed { rank, origin, key });
-        }
+/// Checks what a rank declares, as far as it does not concern others. `size` is the number of ranks.
+pub(super) fn check_own(edges: &Edges<'_>, size: usize) -> Result<(), Disagreement> {
+    let (rank, mine) = (edges.rank, edges.mine);
+    let before = mine.terms.before;
+    if before > MOST {
+        return Err(Disagreement::Epochs { before, most: MOST });
     }
-    for (index, out) in each.outbound.iter().enumerate() {
-        let (key, target) = (
-            out.key,
-            all.get(out.target).ok_or_else(|| no_such(out.target))?,
-        );
-        let there = out.target;
-        if each.kind == Kind::Slot {
-            if edges.outbound_slot(rank, there, key) != Some(index) {
-                let target = there;
-                return Err(Disagreement::NamedTwice { rank, target, key });
+    if let Some(&other) = mine.far.iter().find(|_| mine.terms.kind != Kind::Slot) {
+        return Err(Disagreement::Staged { rank, other });
+    }
+    // The list is in ascending order.
+    let last = edges.neighbours.last().map(|neighbour| neighbour.rank);
+    if let Some(named) = last.filter(|named| *named >= size) {
+        let alone = mine.started_alone;
+        return Err(Disagreement::NoSuchRank {
+            rank,
+            named,
+            size,
+            alone,
+        });
+    }
+    if let Some((origin, key)) = edges.inbound_twice() {
+        return Err(Disagreement::TwoSlots { rank, origin, key });
+    }
+    match edges.outbound_twice() {
+        Some((target, key)) if mine.terms.kind == Kind::Slot => {
+            Err(Disagreement::NamedTwice { rank, target, key })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that what a rank declares fits to what its neighbours have told it.
+pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
+    let (rank, mine) = (edges.rank, edges.mine);
+    // How much room is taken by copies of what goes to other nodes.
+    let mut sent = Some(0);
+    for neighbour in &edges.neighbours {
+        let slots = neighbour.inbound.iter().map(|index| &mine.inbound[*index]);
+        for slot in slots {
+            let (origin, key) = (slot.origin, slot.key);
+            if !neighbour.puts_to(key) {
+                return Err(Disagreement::NotNamed { rank, origin, key });
             }
-            let Some(slot) = edges.slot(there, rank, key) else {
-                let target = there;
+        }
+        if mine.terms.kind != Kind::Slot {
+            for out in &neighbour.said.outbound {
+                let extent = out.elements.extent();
+                if extent.is_none_or(|extent| extent.end > mine.memory) {
+                    return Err(Disagreement::Range {
+                        rank: neighbour.rank,
+                        target: rank,
+                        declared: declared(&out.elements),
+                        len: mine.memory,
+                    });
+                }
+            }
+            continue;
+        }
+        for out in neighbour
+            .outbound
+            .iter()
+            .map(|index| &mine.outbound[*index])
+        {
+            let (target, key) = (out.target, out.key);
+            let Some((_, len)) = neighbour.slot(key) else {
                 return Err(Disagreement::NoSlot { rank, target, key });
             };
-            let len = target.inbound[slot].len;
             if let Some(expected) = out.expected.filter(|expected| *expected != len) {
                 return Err(Disagreement::Length {
                     rank,
-                    target: there,
+                    target,
                     key,
                     expected,
                     len,
                 });
             }
-        } else {
-            let extent = out.elements.extent();
-            if extent
-                .as_ref()
-                .is_none_or(|extent| extent.end > target.memory)
-            {
-                return Err(Disagreement::Range {
-                    rank,
-                    target: there,
-                    declared: declared(&out.elements),
-                    len: target.memory,
-                });
-            }
+            sent = sent.and_then(|end| room(end, len, mine.terms.size));
         }
     }
-    let outbound = each.outbound.iter().try_fold(0, |end, out| {
-        let slot = edges.slot(out.target, rank, out.key);
-        let len = slot.map_or(0, |slot| all[out.target].inbound[slot].len);
-        room(end, len, each.size)
-    });
-    let landings = each.inbound.iter().try_fold(0usize, |sum, slot| {
-        let bytes = slot.len.checked_mul(each.size)?;
-        sum.checked_add(if bytes <= each.land_up_to {
+    if bytes(mine, sent).is_none_or(|bytes| bytes > isize::MAX as usize) {
+        return Err(Disagreement::Memory { rank });
+    }
+    if mine.terms.kind == Kind::Range {
+        check_disjoint(edges)
+    } else {
+        Ok(())
+    }
+}
+
+/// The most bytes that the rank may allocate, if `sent` bytes of one buffer go to others. `None` if that cannot be
+/// counted.
+fn bytes(mine: &Description, sent: Option<usize>) -> Option<usize> {
+    let landings = mine.inbound.iter().try_fold(0usize, |sum, slot| {
+        let bytes = slot.len.checked_mul(mine.terms.size)?;
+        sum.checked_add(if bytes <= mine.land_up_to {
             bytes.checked_mul(2)?.checked_add(SLOT_ALIGN)?
         } else {
             0
         })
     });
-    let bytes = each.slots(|_| false).and_then(|(_, [near, far])| {
-        near.checked_add(far)?
-            .checked_add(outbound?)?
-            .checked_add(landings?)?
-            .checked_mul(each.buffers as usize)
-    });
-    if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
-        return Err(Disagreement::Memory { rank });
-    }
-    Ok(())
+    let (_, [near, far]) = mine.slots(|_| false)?;
+    near.checked_add(far)?
+        .checked_add(sent?)?
+        .checked_add(landings?)?
+        .checked_mul(mine.terms.buffers as usize)
 }
 
 /// The elements that a rank has declared, for an error.
@@ -190,52 +193,42 @@ fn declared(elements: &Footprint) -> Declared {
     }
 }
 
-/// Checks that no two ranges or layouts overlap that were declared for one target.
-fn check_disjoint(all: &[Description]) -> Result<(), Disagreement> {
-    let mut of_targets: Vec<Vec<(usize, &Footprint)>> = vec![Vec::new(); all.len()];
-    for (origin, each) in all.iter().enumerate() {
-        for out in &each.outbound {
-            of_targets[out.target].push((origin, &out.elements));
-        }
-    }
-    for (target, origins) in of_targets.iter().enumerate() {
-        let elements: Vec<_> = origins.iter().map(|(_, elements)| *elements).collect();
-        let Some(Overlap { of, at }) = find_overlap(&elements) else {
-            continue;
-        };
-        let [one, other] = of.map(|number| {
-            let (origin, elements) = origins[number];
-            (declared(elements), origin)
-        });
-        return Err(Disagreement::Overlap {
-            target,
-            one,
-            other,
-            at,
-        });
-    }
-    Ok(())
+/// Checks that no two ranges or layouts overlap that were declared of this rank's memory.
+fn check_disjoint(edges: &Edges<'_>) -> Result<(), Disagreement> {
+    let origins = edges.neighbours.iter();
+    let origins = origins.flat_map(|each| each.said.outbound.iter().map(|out| (each.rank, out)));
+    let origins: Vec<_> = origins.map(|(rank, out)| (rank, &out.elements)).collect();
+    let elements: Vec<_> = origins.iter().map(|(_, elements)| *elements).collect();
+    let Some(Overlap { of, at }) = find_overlap(&elements) else {
+        return Ok(());
+    };
+    let [one, other] = of.map(|number| {
+        let (origin, elements) = origins[number];
+        (declared(elements), origin)
+    });
+    Err(Disagreement::Overlap {
+        target: edges.rank,
+        one,
+        other,
+        at,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::describe::{Inbound, Outbound};
+    use super::super::edges::tests::{meet, terms};
     use super::*;
     use std::ops::Range;
 
     fn check(all: &[Description]) -> Result<(), String> {
-        super::check(&Edges::new(all)).map_err(|found| found.to_string())
+        meet(all).map(drop).map_err(|found| found.to_string())
     }
 
     fn plain(inbound: &[(usize, u64, usize)], outbound: &[(usize, u64)]) -> Description {
         Description {
-            element: "f64".into(),
-            layout: 1,
-            size: 8,
-            kind: Kind::Slot,
-            buffers: 2,
+            terms: terms(Kind::Slot, 2),
             memory: 0,
-            purpose: Purpose::Program,
             inbound: inbound
                 .iter()
                 .map(|&(origin, key, len)| Inbound { origin, key, len })
@@ -249,11 +242,9 @@ mod tests {
                     expected: None,
                 })
                 .collect(),
-            staged: false,
             far: Vec::new(),
             land_up_to: 0,
             started_alone: false,
-            before: 0,
         }
     }
 
@@ -263,8 +254,7 @@ mod tests {
             plain(&[(1, 0, 4), (1, 1, 9)], &[(1, 0), (1, 1)]),
             plain(&[(0, 0, 1), (0, 1, 1)], &[(0, 0), (0, 1)]),
         ];
-        check(&all).unwrap();
-        assert_eq!(Edges::new(&all).origins(0), [1]);
+        assert_eq!(meet(&all).unwrap()[0].origins(), [1]);
         assert_eq!(all[0].slots(|_| false), Some((vec![0, 64], [192, 0])));
         assert_eq!(all[0].slots(|_| true), Some((vec![0, 64], [0, 192])));
     }
@@ -272,46 +262,51 @@ mod tests {
     #[test]
     fn the_slots_of_a_barrier_fit_for_every_number_of_ranks() {
         for ranks in 1..=40 {
-            let barrier = Description {
-                purpose: Purpose::Barrier,
-                ..plain(&[], &[])
+            let all = |purpose| -> Vec<_> {
+                let rank = |rank| {
+                    let mut each = plain(&[], &[]);
+                    each.terms.purpose = purpose;
+                    each.fill_in(rank, ranks);
+                    each
+                };
+                (0..ranks).map(rank).collect()
             };
-            let all: Vec<_> = (0..ranks)
-                .map(|rank| barrier.clone().in_full(rank, ranks))
-                .collect();
-            let edges = Edges::new(&all);
-            // This describes the same slots as a window of the program, which is sent in full.
-            for (rank, each) in all.iter().enumerate() {
-                check_rank(&edges, rank, each).unwrap();
+            for edges in meet(&all(Purpose::Barrier)).unwrap() {
                 // There is one round for each power of two, and the rounds have different ranks.
                 let expected = ranks.next_power_of_two().trailing_zeros() as usize;
-                assert_eq!(each.targets().len(), expected);
-                assert_eq!(edges.origins(rank).len(), expected);
-                assert!(!each.neighbours().contains(&rank));
+                assert_eq!(edges.targets().len(), expected);
+                assert_eq!(edges.origins().len(), expected);
+                assert!(edges.of(edges.rank).is_none());
             }
         }
     }
 
     #[test]
     fn staged_memory_is_agreed_upon() {
-        let staged = |far: &[usize], other: usize| Description {
-            staged: true,
+        let staged = |far: &[usize], each: Description| Description {
+            terms: Terms {
+                staged: true,
+                ..each.terms
+            },
             far: far.to_vec(),
-            ..plain(&[(other, 0, 4)], &[(other, 0)])
+            ..each
         };
-        let all = [staged(&[1], 1), staged(&[], 0)];
-        check(&all).unwrap();
+        let slots = |other| plain(&[(other, 0, 4)], &[(other, 0)]);
+        let all = [staged(&[1], slots(1)), staged(&[], slots(0))];
         // One of them wants staging, so both have it.
-        let edges = Edges::new(&all);
-        assert!(edges.far(0, 1) && edges.far(1, 0) && !edges.far(0, 0));
-        let plainly = plain(&[(0, 0, 4)], &[(0, 0)]);
-        let error = check(&[staged(&[1], 1), plainly]).unwrap_err();
+        let edges = meet(&all).unwrap();
+        assert!(edges[0].is_far(1) && edges[1].is_far(0) && !edges[0].is_far(0));
+        let error = check(&[staged(&[1], slots(1)), slots(0)]).unwrap_err();
         assert!(error.contains("staging"), "{error}");
-        let atomic = |far: &[usize]| Description {
-            staged: true,
-            far: far.to_vec(),
-            kind: Kind::Atomic,
-            ..plain(&[], &[])
+        let atomic = |far: &[usize]| {
+            let each = plain(&[], &[]);
+            staged(
+                far,
+                Description {
+                    terms: terms(Kind::Atomic, 1),
+                    ..each
+                },
+            )
         };
         check(&[atomic(&[]), atomic(&[])]).unwrap();
         let error = check(&[atomic(&[]), atomic(&[0])]).unwrap_err();
@@ -324,30 +319,24 @@ mod tests {
         let other = plain(&[(0, 0, 4)], &[(0, 0)]);
         check(&[fits.clone(), other.clone()]).unwrap();
         let verdict = |other: Description| check(&[fits.clone(), other]).unwrap_err();
-        let differs = verdict(Description {
-            layout: 2,
-            size: 4,
-            element: "u32".into(),
-            ..other.clone()
-        });
+        let with = |change: &dyn Fn(&mut Terms)| {
+            let mut other = other.clone();
+            change(&mut other.terms);
+            other
+        };
+        let differs = verdict(with(&|terms| {
+            (terms.layout, terms.size, terms.element) = (2, 4, "u32".into());
+        }));
         let types = "the element type: `f64` (8 bytes) and `u32` (4 bytes)";
         assert!(differs.ends_with(types), "{differs}");
-        let differs = verdict(Description {
-            layout: 2,
-            ..other.clone()
-        });
+        let differs = verdict(with(&|terms| terms.layout = 2));
         let types = "`f64` (8 bytes) and `f64` (8 bytes), of different layouts";
         assert!(differs.ends_with(types), "{differs}");
-        assert!(
-            verdict(Description {
-                buffers: 1,
-                ..other.clone()
-            })
-            .contains("buffers")
-        );
-        let after = |before, other: &Description| Description {
-            before,
-            ..other.clone()
+        assert!(verdict(with(&|terms| terms.buffers = 1)).contains("buffers"));
+        let after = |before, other: &Description| {
+            let mut other = other.clone();
+            other.terms.before = before;
+            other
         };
         let differs = verdict(after(1, &other));
         assert!(differs.contains("epochs before the first"), "{differs}");
@@ -356,13 +345,7 @@ mod tests {
             let refused = check(&[after(many, &fits), after(many, &other)]).unwrap_err();
             assert!(refused.contains("can have no more than"), "{refused}");
         }
-        assert!(
-            verdict(Description {
-                kind: Kind::Atomic,
-                ..other.clone()
-            })
-            .contains("discipline")
-        );
+        assert!(verdict(with(&|terms| terms.kind = Kind::Atomic)).contains("discipline"));
         assert!(verdict(plain(&[(0, 0, 4)], &[])).contains("has no `slot_to` for it"));
         assert!(verdict(plain(&[], &[(0, 0)])).contains("no such `slot_from`"));
         // A slot without elements is a slot.
@@ -401,8 +384,7 @@ mod tests {
     #[test]
     fn ranges_must_be_disjoint_and_within() {
         let ranged = |ranges: &[(usize, Range<usize>)]| Description {
-            kind: Kind::Range,
-            buffers: 1,
+            terms: terms(Kind::Range, 1),
             memory: 10,
             outbound: ranges
                 .iter()
@@ -435,8 +417,7 @@ mod tests {
     #[test]
     fn layouts_must_be_disjoint_and_within() {
         let declares = |each: &[(usize, Footprint)]| Description {
-            kind: Kind::Range,
-            buffers: 1,
+            terms: terms(Kind::Range, 1),
             memory: 12,
             outbound: each
                 .iter()

@@ -11,7 +11,7 @@ use tidegate_hal::batch::Shape;
 use tidegate_hal::device::Device;
 use tidegate_hal::site::CallSite;
 
-use super::describe::{Description, Inbound, Outbound, Purpose};
+use super::describe::{Description, Inbound, Outbound, Purpose, Terms};
 use super::handle::{In, Out};
 use super::joint::Joint;
 use super::{Atomic, ByRange, BySlot, Discipline};
@@ -157,21 +157,24 @@ pub type AtomicWindow<T> = Window<T, Atomic>;
 
 impl<T: Element, K: Discipline> Window<T, K> {
     fn declare(name: &str, buffers: Buffers, memory: usize) -> Self {
-        let description = Description {
-            element: std::any::type_name::<T>().into(),
+        let terms = Terms {
+            kind: K::KIND,
             layout: T::LAYOUT,
             size: size_of::<T>(),
-            kind: K::KIND,
-            buffers: buffers as u32,
-            memory,
             purpose: Purpose::Program,
+            buffers: buffers as u32,
+            before: 0,
+            staged: false,
+            element: std::any::type_name::<T>().into(),
+        };
+        let description = Description {
+            terms,
+            memory,
             inbound: Vec::new(),
             outbound: Vec::new(),
-            staged: false,
             far: Vec::new(),
             land_up_to: 0,
             started_alone: false,
-            before: 0,
         };
         Window {
             id: fresh_id(),
@@ -192,7 +195,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
     #[doc(hidden)]
     #[must_use]
     pub fn after_epochs(mut self, before: u64) -> Self {
-        self.description.before = before;
+        self.description.terms.before = before;
         self
     }
 
@@ -272,7 +275,7 @@ impl<T> Window<T, BySlot> {
     /// ```
     #[must_use]
     pub fn buffers(mut self, buffers: Buffers) -> Self {
-        self.description.buffers = buffers as u32;
+        self.description.terms.buffers = buffers as u32;
         self
     }
 
@@ -350,8 +353,8 @@ type JointSlot = (usize, u64, usize);
 
 impl<T: Element> Window<T, BySlot> {
     /// A window that this rank does not want after all. The other ranks hear of it when they open theirs.
-    pub(crate) fn refused(name: &str, error: Error) -> Self {
-        let mut window = Self::new(name);
+    pub(crate) fn refused(name: &str, joint: Joint, error: Error) -> Self {
+        let mut window = Self::of_joint(name, joint, [], []);
         window.refused = Some(error);
         window
     }
@@ -364,7 +367,7 @@ impl<T: Element> Window<T, BySlot> {
         outbound: impl IntoIterator<Item = JointSlot>,
     ) -> Self {
         let mut window = Self::new(name).buffers(Buffers::Double);
-        window.description.purpose = Purpose::Collective(joint);
+        window.description.terms.purpose = Purpose::Collective(joint);
         for (rank, key, len) in inbound {
             window.slot_from(rank, key, len);
         }
@@ -380,7 +383,7 @@ impl Window<u8, BySlot> {
     /// outbound slot to the rank that this one signals. No window that a program declares matches it.
     pub(crate) fn of_barrier(name: &str) -> Self {
         let mut window = Self::declare(name, Buffers::Single, 0);
-        window.description.purpose = Purpose::Barrier;
+        window.description.terms.purpose = Purpose::Barrier;
         window
     }
 }

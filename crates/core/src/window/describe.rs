@@ -1,4 +1,10 @@
-//! The description of a window that each rank sends when it opens the window.
+//! What a rank declares of a window, and what it tells others of that when the window is opened.
+//!
+//! # Model
+//!
+//! A rank keeps its [`Description`] for itself. It tells all ranks its [`Terms`], which must be the same everywhere, and
+//! each neighbour the [`Part`] that concerns the neighbour. So the messages of a rank grow with its neighbours, and not
+//! with the number of ranks.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,30 +15,74 @@ use crate::footprint::Footprint;
 /// Slots begin at multiples of this, so that no two origins write to one cache line.
 pub(super) const SLOT_ALIGN: usize = 64;
 
-/// One rank's description.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What one rank has declared.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Description {
-    /// The name of the element type, for messages. The ranks compare the type's layout.
-    pub(super) element: String,
-    pub(super) layout: u64,
-    pub(super) size: usize,
-    pub(super) kind: Kind,
-    pub(super) buffers: u32,
+    pub(super) terms: Terms,
     /// How many elements of memory this rank has, in windows by range and atomic windows.
     pub(super) memory: usize,
-    pub(super) purpose: Purpose,
     pub(super) inbound: Vec<Inbound>,
     pub(super) outbound: Vec<Outbound>,
-    /// Whether data that goes through NICs is staged.
-    pub(super) staged: bool,
-    /// If data is staged, the ranks that this one reaches by its NIC.
+    /// If data is staged, the ranks that this one reaches by its NIC, in ascending order.
     pub(super) far: Vec<usize>,
     /// The largest slot, in bytes, for which the device uses a landing.
     pub(super) land_up_to: usize,
-    /// Whether the rank is alone because its process was started without a job: see [`check`](super::check::check).
+    /// Whether the rank is alone because its process was started without a job: see [`check`](super::check::check_own).
     pub(super) started_alone: bool,
+}
+
+/// What must be the same on all ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Terms {
+    pub(super) kind: Kind,
+    pub(super) layout: u64,
+    pub(super) size: usize,
+    pub(super) purpose: Purpose,
+    pub(super) buffers: u32,
     /// How many epochs the window counts as having had.
     pub(super) before: u64,
+    /// Whether data that goes through NICs is staged.
+    pub(super) staged: bool,
+    /// The name of the element type, for messages. The ranks compare the type's layout and size instead.
+    pub(super) element: String,
+}
+
+impl Terms {
+    /// The bytes that the ranks compare, and those that they do not.
+    pub(super) fn encoded(&self) -> (Vec<u8>, Vec<u8>) {
+        let compared = Terms {
+            element: String::new(),
+            ..self.clone()
+        };
+        let encoded = |terms| postcard::to_stdvec(terms).expect("plain data can be encoded");
+        (encoded(&compared), self.element.clone().into_bytes())
+    }
+
+    /// The terms in both kinds of bytes, one behind the other.
+    pub(super) fn decoded(bytes: &[u8]) -> Result<Self, postcard::Error> {
+        let (terms, element) = postcard::take_from_bytes(bytes)?;
+        let element = String::from_utf8_lossy(element).into_owned();
+        Ok(Terms { element, ..terms })
+    }
+}
+
+/// What a rank tells a neighbour: the part of its description that concerns the neighbour.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Part {
+    /// What it puts to the neighbour.
+    pub(super) outbound: Vec<PartOut>,
+    /// Its slots for the neighbour, by key and length.
+    pub(super) inbound: Vec<(u64, usize)>,
+    /// Whether it reaches the neighbour by its NIC, through staged memory.
+    pub(super) far: bool,
+    pub(super) land_up_to: usize,
+}
+
+/// [`Outbound`], to a neighbour that knows who it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct PartOut {
+    pub(super) key: u64,
+    pub(super) elements: Footprint,
 }
 
 /// The use of a window.
@@ -69,7 +119,7 @@ pub(crate) fn rounds(ranks: usize) -> impl Iterator<Item = usize> {
 }
 
 /// A slot for an origin.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Inbound {
     pub(super) origin: usize,
     pub(super) key: u64,
@@ -77,7 +127,7 @@ pub(super) struct Inbound {
 }
 
 /// What a rank puts to: a slot with a key, or elements of a target's memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outbound {
     pub(super) target: usize,
     pub(super) key: u64,
@@ -88,18 +138,9 @@ pub(super) struct Outbound {
 }
 
 impl Description {
-    /// The description as it is sent. The purpose of a barrier determines the slots, so it is sent without them.
-    pub(super) fn in_short(&self) -> Self {
-        let mut short = self.clone();
-        if short.purpose == Purpose::Barrier {
-            (short.inbound, short.outbound) = Default::default();
-        }
-        short
-    }
-
-    /// Restores what a rank [sent in short](Self::in_short), in a job of `ranks` ranks. In each round of a barrier, a
-    /// rank has an empty inbound slot from the rank that signals it, and an outbound slot to the rank that it signals.
-    pub(super) fn in_full(mut self, rank: usize, ranks: usize) -> Self {
+    /// Adds the slots that follow from the [`Purpose`], in a job of `ranks` ranks: in each round of a barrier, a rank has
+    /// an empty inbound slot from the rank that signals it, and an outbound slot to the rank that it signals.
+    pub(super) fn fill_in(&mut self, rank: usize, ranks: usize) {
         let slot = |origin| Inbound {
             origin,
             key: 0,
@@ -111,7 +152,7 @@ impl Description {
             elements: Footprint::Range(0..0),
             expected: None,
         };
-        match self.purpose {
+        match self.terms.purpose {
             Purpose::Program | Purpose::Collective(_) => {}
             Purpose::Barrier => {
                 let origins = rounds(ranks).map(|step| (rank + ranks - step) % ranks);
@@ -120,7 +161,6 @@ impl Description {
                 self.outbound = targets.map(to).collect();
             }
         }
-        self
     }
 
     /// The ranks that this one puts to or gets puts from, in ascending order.
@@ -129,18 +169,18 @@ impl Description {
         sorted(targets.chain(self.inbound.iter().map(|slot| slot.origin)))
     }
 
-    /// The ranks that this one puts to, in ascending order.
-    pub(super) fn targets(&self) -> Vec<usize> {
-        sorted(self.outbound.iter().map(|out| out.target))
+    /// How many exposures every origin has from the beginning, when its buffers are free.
+    pub(super) fn exposed_at_first(&self) -> u64 {
+        u64::from(self.terms.kind == Kind::Slot && self.terms.buffers == 2)
     }
 
     /// The byte offset of each inbound slot within one buffer of its block (near or far), and the size of one buffer of
     /// each block.
     pub(super) fn slots(&self, far: impl Fn(usize) -> bool) -> Option<(Vec<usize>, [usize; 2])> {
-        if self.kind != Kind::Slot {
+        if self.terms.kind != Kind::Slot {
             let bytes = self
                 .memory
-                .checked_mul(self.size)?
+                .checked_mul(self.terms.size)?
                 .checked_next_multiple_of(SLOT_ALIGN)?;
             return Some((Vec::new(), [bytes, 0]));
         }
@@ -149,7 +189,7 @@ impl Description {
         for slot in &self.inbound {
             let end = &mut ends[usize::from(far(slot.origin))];
             offsets.push(*end);
-            *end = room(*end, slot.len, self.size)?;
+            *end = room(*end, slot.len, self.terms.size)?;
         }
         Some((offsets, ends))
     }

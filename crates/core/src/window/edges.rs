@@ -1,288 +1,383 @@
-//! The descriptions of all ranks, with indices that find quickly what one rank says about another.
+//! What a rank and its neighbours say of each other, with indices that find it quickly.
 //!
 //! # Model
 //!
-//! If each of n ranks puts to all ranks, a window has n² slots. Each rank checks all of them against the descriptions
-//! of their origins, and computes where all of them lie. Searching a list of n entries for each slot would take n³
-//! steps. So each list is sorted once, unless it already is ([`Order`]), and each rank takes n² steps (times a
-//! logarithm).
+//! A rank tells each neighbour the [`Part`] of its description that concerns the neighbour, and hears the like of it. So
+//! both ends of an edge know what both have declared, and nobody else does. Each end checks what it has declared itself.
+//! A target by range learns in this way who its origins are.
+//!
+//! Both ends number the slots of an edge alike: by their place among the slots that the target has for the origin.
 
-use std::cmp::Ordering;
+use tidegate_hal::control::{Letter, Packet};
 
-use super::describe::{Description, Inbound, Outbound};
+use super::describe::{Description, Inbound, Part, PartOut};
+use crate::error::Disagreement;
 use crate::ground::visited;
 
-/// The indices of a list's entries in the order of a key. Entries with equal keys keep their order. `None` if the list
-/// itself is in that order.
-struct Order(Option<Vec<u32>>);
+/// Keys, in ascending order, with their places in the list that they come from. Equal keys keep their order.
+#[derive(Default)]
+struct Keys(Vec<(u64, usize)>);
 
-/// The key of an entry; counts the look.
-fn look<T, K>(list: &[T], by: &impl Fn(&T) -> K, index: usize) -> K {
-    visited();
-    by(&list[index])
-}
-
-impl Order {
-    fn of<T, K: Ord>(list: &[T], by: impl Fn(&T) -> K) -> Self {
-        if list.is_sorted_by_key(&by) {
-            return Order(None);
-        }
-        let mut order: Vec<usize> = (0..list.len()).collect();
-        order.sort_by_key(|index| look(list, &by, *index));
-        let narrow = |index| u32::try_from(index).expect("no description has so many entries");
-        Order(Some(order.into_iter().map(narrow).collect()))
+impl Keys {
+    fn of(keys: impl Iterator<Item = u64>) -> Self {
+        let mut keys: Vec<_> = keys.zip(0..).inspect(|_| visited()).collect();
+        keys.sort_unstable();
+        Keys(keys)
     }
 
-    /// The first entry with the key `wanted`, and the number of entries that have it. `guess` is the index that is
-    /// often right.
-    fn find<T, K: Ord>(
-        &self,
-        list: &[T],
-        by: impl Fn(&T) -> K,
-        wanted: &K,
-        guess: usize,
-    ) -> Option<(usize, usize)> {
-        let at = |place: usize| match &self.0 {
-            Some(order) => order[place] as usize,
-            None => place,
-        };
-        let compare = |place: usize| look(list, &by, at(place)).cmp(wanted);
-        let is = |place: usize| place < list.len() && compare(place).is_eq();
-        if is(guess) && !is(guess + 1) && (guess == 0 || !is(guess - 1)) {
-            return Some((at(guess), 1));
-        }
-        let places = |end: fn(Ordering) -> bool| {
-            let (mut low, mut high) = (0, list.len());
-            while low < high {
-                let middle = low.midpoint(high);
-                if end(compare(middle)) {
-                    low = middle + 1
-                } else {
-                    high = middle
-                }
-            }
-            low
-        };
-        let (first, end) = (places(Ordering::is_lt), places(Ordering::is_le));
-        (first < end).then(|| (at(first), end - first))
+    /// The first place of a key.
+    fn find(&self, key: u64) -> Option<usize> {
+        visited();
+        let at = self.0.partition_point(|(each, _)| *each < key);
+        let found = self.0.get(at).filter(|(each, _)| *each == key);
+        found.map(|(_, place)| *place)
+    }
+
+    /// A key that occurs more than once.
+    fn twice(&self) -> Option<u64> {
+        let mut pairs = self.0.windows(2);
+        pairs
+            .find(|pair| pair[0].0 == pair[1].0)
+            .map(|pair| pair[0].0)
     }
 }
 
-/// The descriptions of all ranks.
+/// A rank that this one puts to or gets puts from. It may be this rank itself.
+#[derive(Default)]
+pub(super) struct Neighbour {
+    pub(super) rank: usize,
+    /// The numbers of this rank's slots for it, in the order of their declaration.
+    pub(super) inbound: Vec<usize>,
+    /// The numbers of this rank's outbound slots to it.
+    pub(super) outbound: Vec<usize>,
+    /// What it has told this rank. Empty if it has told nothing.
+    pub(super) said: Part,
+    /// The keys of what it has told.
+    said_inbound: Keys,
+    said_outbound: Keys,
+}
+
+impl Neighbour {
+    /// The place of its slot with this key among its slots for this rank, and the slot's length.
+    pub(super) fn slot(&self, key: u64) -> Option<(usize, usize)> {
+        let place = self.said_inbound.find(key)?;
+        Some((place, self.said.inbound[place].1))
+    }
+
+    /// Whether it puts to this rank's slot with this key.
+    pub(super) fn puts_to(&self, key: u64) -> bool {
+        self.said_outbound.find(key).is_some()
+    }
+}
+
+/// The edges of one rank.
 pub(super) struct Edges<'a> {
-    pub(super) all: &'a [Description],
-    /// For each rank, its inbound slots by origin and key.
-    inbound: Vec<Order>,
-    /// For each rank, its outbound slots by target and key.
-    outbound: Vec<Order>,
-    /// For each rank, the ranks that it reaches by its NIC.
-    far: Vec<Order>,
-    /// For each rank, the ranks that put to it, in ascending order.
-    origins: Vec<Vec<usize>>,
-}
-
-fn by_origin(slot: &Inbound) -> (usize, u64) {
-    (slot.origin, slot.key)
-}
-
-fn by_target(out: &Outbound) -> (usize, u64) {
-    (out.target, out.key)
+    pub(super) rank: usize,
+    pub(super) mine: &'a Description,
+    /// In ascending order.
+    pub(super) neighbours: Vec<Neighbour>,
 }
 
 impl<'a> Edges<'a> {
-    /// Sorts the descriptions, which have not been checked yet.
-    pub(super) fn new(all: &'a [Description]) -> Self {
-        let mut origins = vec![Vec::new(); all.len()];
-        for (rank, each) in all.iter().enumerate() {
-            for out in &each.outbound {
-                match origins.get_mut(out.target) {
-                    Some(origins) if origins.last() != Some(&rank) => origins.push(rank),
-                    _ => {}
-                }
-            }
-        }
-        Edges {
-            all,
-            inbound: all
-                .iter()
-                .map(|each| Order::of(&each.inbound, by_origin))
-                .collect(),
-            outbound: all
-                .iter()
-                .map(|each| Order::of(&each.outbound, by_target))
-                .collect(),
-            far: all
-                .iter()
-                .map(|each| Order::of(&each.far, |other| *other))
-                .collect(),
-            origins,
-        }
-    }
-
-    /// The number of the slot that a rank has for an origin and a key. If it declares several, the first.
-    pub(super) fn slot(&self, rank: usize, origin: usize, key: u64) -> Option<usize> {
-        let (order, list) = (&self.inbound[rank], &self.all[rank].inbound);
-        let found = order.find(list, by_origin, &(origin, key), origin);
-        found.map(|(first, _)| first)
-    }
-
-    /// The number of the outbound slot that a rank has for a target and a key. If it declares several, the first.
-    pub(super) fn outbound_slot(&self, rank: usize, target: usize, key: u64) -> Option<usize> {
-        let (order, list) = (&self.outbound[rank], &self.all[rank].outbound);
-        let found = order.find(list, by_target, &(target, key), target);
-        found.map(|(first, _)| first)
-    }
-
-    /// The ranks that put to `rank`, in ascending order.
-    pub(super) fn origins(&self, rank: usize) -> &[usize] {
-        &self.origins[rank]
-    }
-
-    /// Whether two ranks reach each other through staged memory.
-    pub(super) fn far(&self, a: usize, b: usize) -> bool {
-        let says = |one: usize, other: usize| {
-            let found = self.far[one].find(&self.all[one].far, |far| *far, &other, other);
-            found.is_some()
+    /// The edges that the rank has declared.
+    pub(super) fn new(rank: usize, mine: &'a Description) -> Self {
+        let ranks = mine.neighbours();
+        let neighbours = ranks.into_iter().map(|rank| Neighbour {
+            rank,
+            ..Neighbour::default()
+        });
+        let mut edges = Edges {
+            rank,
+            mine,
+            neighbours: neighbours.collect(),
         };
-        says(a, b) || says(b, a)
+        const LISTED: &str = "all neighbours are in the list";
+        for (index, slot) in mine.inbound.iter().enumerate() {
+            let place = edges.place(slot.origin).expect(LISTED);
+            edges.neighbours[place].inbound.push(index);
+        }
+        for (index, out) in mine.outbound.iter().enumerate() {
+            let place = edges.place(out.target).expect(LISTED);
+            edges.neighbours[place].outbound.push(index);
+        }
+        edges
     }
 
-    /// Whether an inbound slot of `rank` has a landing. It must have bytes (an empty landing would always count as
-    /// filled), in a multiple of four, and no more than both ends take for landings. It must be the only slot of its
-    /// origin, because the landing stands for the origin's word, and the origin must be near.
-    pub(super) fn has_landing(&self, rank: usize, slot: &Inbound) -> bool {
-        let (mine, origin) = (&self.all[rank], &self.all[slot.origin]);
-        let (order, list) = (&self.inbound[rank], &mine.inbound);
-        let of_origin = order.find(list, |other| other.origin, &slot.origin, slot.origin);
-        let bytes = slot.len.saturating_mul(mine.size);
+    /// The place of a rank in the list of neighbours, or the place where it would be.
+    fn place(&self, rank: usize) -> Result<usize, usize> {
+        visited();
+        self.neighbours
+            .binary_search_by_key(&rank, |neighbour| neighbour.rank)
+    }
+
+    /// A neighbour. Ranks that only say that they put to this one are neighbours, too.
+    pub(super) fn of(&self, rank: usize) -> Option<&Neighbour> {
+        let place = self.place(rank).ok()?;
+        Some(&self.neighbours[place])
+    }
+
+    /// A key of an inbound slot that this rank has declared twice for one origin, and the origin.
+    pub(super) fn inbound_twice(&self) -> Option<(usize, u64)> {
+        let keys = |numbers: &[usize]| {
+            Keys::of(numbers.iter().map(|index| self.mine.inbound[*index].key)).twice()
+        };
+        let twice = |each: &Neighbour| keys(&each.inbound).map(|key| (each.rank, key));
+        self.neighbours.iter().find_map(twice)
+    }
+
+    /// A key of an outbound slot that this rank has declared twice for one target, and the target.
+    pub(super) fn outbound_twice(&self) -> Option<(usize, u64)> {
+        let keys = |numbers: &[usize]| {
+            Keys::of(numbers.iter().map(|index| self.mine.outbound[*index].key)).twice()
+        };
+        let twice = |each: &Neighbour| keys(&each.outbound).map(|key| (each.rank, key));
+        self.neighbours.iter().find_map(twice)
+    }
+
+    /// What this rank tells its neighbours.
+    pub(super) fn letters(&self) -> Vec<Letter> {
+        let mine = self.mine;
+        let letter = |neighbour: &Neighbour| {
+            let out = |index: &usize| PartOut {
+                key: mine.outbound[*index].key,
+                elements: mine.outbound[*index].elements.clone(),
+            };
+            let slot = |index: &usize| (mine.inbound[*index].key, mine.inbound[*index].len);
+            let part = Part {
+                outbound: neighbour.outbound.iter().map(out).collect(),
+                inbound: neighbour.inbound.iter().map(slot).collect(),
+                far: mine.far.binary_search(&neighbour.rank).is_ok(),
+                land_up_to: mine.land_up_to,
+            };
+            Letter {
+                rank: neighbour.rank,
+                packet: Packet {
+                    bytes: postcard::to_stdvec(&part).expect("plain data can be encoded"),
+                    handles: Vec::new(),
+                },
+            }
+        };
+        self.neighbours.iter().map(letter).collect()
+    }
+
+    /// Takes what the neighbours have told this rank.
+    pub(super) fn hear(&mut self, letters: Vec<Letter>) -> Result<(), Disagreement> {
+        for letter in letters {
+            let rank = letter.rank;
+            let said: Part = postcard::from_bytes(&letter.packet.bytes).map_err(|error| {
+                let reason = error.to_string();
+                Disagreement::Unreadable { rank, reason }
+            })?;
+            let place = self.place(rank).unwrap_or_else(|place| {
+                let neighbour = Neighbour {
+                    rank,
+                    ..Neighbour::default()
+                };
+                self.neighbours.insert(place, neighbour);
+                place
+            });
+            let neighbour = &mut self.neighbours[place];
+            neighbour.said_inbound = Keys::of(said.inbound.iter().map(|(key, _)| *key));
+            neighbour.said_outbound = Keys::of(said.outbound.iter().map(|out| out.key));
+            neighbour.said = said;
+        }
+        Ok(())
+    }
+
+    /// The ranks that this one puts to, in ascending order.
+    pub(super) fn targets(&self) -> Vec<usize> {
+        let targets = self.neighbours.iter();
+        let targets = targets.filter(|neighbour| !neighbour.outbound.is_empty());
+        targets.map(|neighbour| neighbour.rank).collect()
+    }
+
+    /// The ranks that put to this one, in ascending order.
+    pub(super) fn origins(&self) -> Vec<usize> {
+        let origins = self.neighbours.iter();
+        let origins = origins.filter(|neighbour| !neighbour.said.outbound.is_empty());
+        origins.map(|neighbour| neighbour.rank).collect()
+    }
+
+    /// Whether this rank and another reach each other through staged memory. It is enough if one of them needs it.
+    pub(super) fn is_far(&self, other: usize) -> bool {
+        self.mine.far.binary_search(&other).is_ok()
+            || self.of(other).is_some_and(|other| other.said.far)
+    }
+
+    /// Whether an inbound slot has a landing. It must have bytes (an empty landing would always count as filled), in a
+    /// multiple of four, and no more than both ends take for landings. It must be the only slot of its origin, because
+    /// the landing stands for the origin's word, and the origin must be near.
+    pub(super) fn has_landing(&self, slot: &Inbound) -> bool {
+        let Some(origin) = self.of(slot.origin) else {
+            return false;
+        };
+        let bytes = slot.len.saturating_mul(self.mine.terms.size);
         bytes != 0
-            && bytes <= mine.land_up_to.min(origin.land_up_to)
+            && bytes <= self.mine.land_up_to.min(origin.said.land_up_to)
             && bytes.is_multiple_of(4)
-            && of_origin.is_some_and(|(_, many)| many == 1)
-            && !self.far(rank, slot.origin)
+            && origin.inbound.len() == 1
+            && !self.is_far(slot.origin)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::Kind;
-    use super::super::check::check;
-    use super::super::describe::Purpose;
+    use super::super::check::{check, check_own, differ};
+    use super::super::describe::{Outbound, Purpose, Terms};
     use super::super::shape::Shape;
     use super::*;
     use crate::footprint::Footprint;
     use crate::ground::VISITS;
 
-    /// The descriptions of ranks that all put to all others. Half of the entries are not at the index that is guessed.
-    fn all_to_all(ranks: usize, kind: Kind, far: bool) -> Vec<Description> {
-        let slots = if kind == Kind::Slot { ranks } else { 0 };
-        let describe = |rank: usize| Description {
-            element: "f64".into(),
+    pub(in super::super) fn terms(kind: Kind, buffers: u32) -> Terms {
+        Terms {
+            kind,
             layout: 1,
             size: 8,
-            kind,
-            buffers: 1,
-            memory: ranks,
             purpose: Purpose::Program,
-            inbound: (0..slots)
-                .map(|at| (at * 7 + 3) % ranks)
-                .filter(|origin| *origin != rank)
+            buffers,
+            before: 0,
+            staged: false,
+            element: "f64".into(),
+        }
+    }
+
+    /// Lets ranks with these descriptions meet, as they do when they open a window. Returns the edges of each.
+    pub(in super::super) fn meet(all: &[Description]) -> Result<Vec<Edges<'_>>, Disagreement> {
+        let compared = |rank: &usize| all[*rank].terms.encoded().0;
+        if let Some(rank) = (0..all.len()).find(|rank| compared(rank) != compared(&0)) {
+            return Err(differ(&all[0].terms, rank, &all[rank].terms));
+        }
+        let edges = all.iter().enumerate();
+        let mut edges: Vec<_> = edges.map(|(rank, each)| Edges::new(rank, each)).collect();
+        for each in &edges {
+            check_own(each, all.len())?;
+        }
+        let mut letters = vec![Vec::new(); all.len()];
+        for each in &edges {
+            for letter in each.letters() {
+                letters[letter.rank].push(Letter {
+                    rank: each.rank,
+                    ..letter
+                });
+            }
+        }
+        for (each, letters) in edges.iter_mut().zip(letters) {
+            each.hear(letters)?;
+        }
+        for each in &edges {
+            check(each)?;
+        }
+        Ok(edges)
+    }
+
+    /// The description of a rank that puts to these ranks, and has as many slots from those.
+    fn with(rank: usize, (targets, origins): (&[usize], &[usize]), kind: Kind) -> Description {
+        let elements = Footprint::Range(rank..rank + 1);
+        let slots = origins.iter().filter(|_| kind == Kind::Slot);
+        Description {
+            terms: terms(kind, 1),
+            memory: 4096,
+            inbound: slots
                 .map(|origin| Inbound {
-                    origin,
+                    origin: *origin,
                     key: 5,
                     len: 1 + origin % 3,
                 })
                 .collect(),
-            outbound: (0..ranks)
-                .map(|at| (at * 5 + 1) % ranks)
-                .filter(|target| *target != rank)
+            outbound: targets
+                .iter()
                 .map(|target| Outbound {
-                    target,
+                    target: *target,
                     key: 5,
-                    elements: Footprint::Range(rank..rank + 1),
+                    elements: elements.clone(),
                     expected: None,
                 })
                 .collect(),
-            staged: far,
-            far: (0..ranks).filter(|_| far).rev().collect(),
+            far: Vec::new(),
             land_up_to: 16,
             started_alone: false,
-            before: 0,
-        };
-        (0..ranks).map(describe).collect()
+        }
     }
 
     #[test]
     fn what_is_found_is_what_a_search_finds() {
-        for ranks in [1, 4, 11] {
-            for far in [false, true] {
-                let mut all = all_to_all(ranks, Kind::Slot, far);
-                // There is a second slot of one origin, a slot that occurs twice, and one for a rank that does not
-                // exist.
-                let slot = |origin, key| Inbound {
-                    origin,
-                    key,
-                    len: 9,
-                };
-                all[0].inbound.insert(0, slot(0, 6));
-                all[ranks - 1].inbound.push(slot(0, 5));
-                all[0].inbound.push(slot(ranks, 5));
-                all[0].far.pop();
-                let edges = Edges::new(&all);
-                for rank in 0..ranks {
-                    for other in 0..=ranks {
-                        for key in 4..8 {
-                            let slots = all[rank].inbound.iter();
-                            let slot = slots
-                                .clone()
-                                .position(|s| (s.origin, s.key) == (other, key));
-                            assert_eq!(edges.slot(rank, other, key), slot);
-                            let mut outbound = all[rank].outbound.iter();
-                            let slot =
-                                outbound.position(|out| (out.target, out.key) == (other, key));
-                            assert_eq!(edges.outbound_slot(rank, other, key), slot);
-                        }
-                        if other < ranks {
-                            let said = [(rank, other), (other, rank)];
-                            let says = said
-                                .iter()
-                                .any(|(one, other)| all[*one].far.contains(other));
-                            assert_eq!(edges.far(rank, other), says);
-                        }
-                    }
-                    let mut expected: Vec<_> = (0..ranks)
-                        .filter(|other| all[*other].outbound.iter().any(|out| out.target == rank))
-                        .collect();
-                    expected.dedup();
-                    assert_eq!(edges.origins(rank), expected);
-                }
+        let slot = |origin, key, len| Inbound { origin, key, len };
+        let out = |target, key| Outbound {
+            target,
+            key,
+            elements: Footprint::Range(0..0),
+            expected: None,
+        };
+        let none = with(0, (&[], &[]), Kind::Slot);
+        let one = Description {
+            inbound: vec![slot(1, 9, 7), slot(0, 3, 1), slot(1, 2, 8), slot(1, 5, 9)],
+            outbound: vec![out(1, 4), out(0, 3), out(1, 1)],
+            ..none.clone()
+        };
+        let other = Description {
+            inbound: vec![slot(0, 1, 5), slot(0, 4, 6)],
+            outbound: vec![out(0, 5), out(0, 9), out(0, 2)],
+            ..none
+        };
+        let all = [one, other];
+        let edges = meet(&all).unwrap();
+        for (rank, there) in [(0, 1), (1, 0), (0, 0)] {
+            let neighbour = edges[rank].of(there).unwrap();
+            let slots = all[there].inbound.iter().filter(|slot| slot.origin == rank);
+            let slots: Vec<_> = slots.collect();
+            for key in 0..11 {
+                let place = slots.iter().position(|slot| slot.key == key);
+                let expected = place.map(|place| (place, slots[place].len));
+                assert_eq!(neighbour.slot(key), expected);
+                let mut puts = all[there].outbound.iter();
+                let puts = puts.any(|out| out.target == rank && out.key == key);
+                assert_eq!(neighbour.puts_to(key), puts);
             }
         }
+        assert_eq!(
+            (edges[0].targets(), edges[0].origins()),
+            (vec![0, 1], vec![0, 1])
+        );
+        assert_eq!((edges[1].targets(), edges[1].origins()), (vec![0], vec![0]));
+        assert!(edges[1].of(1).is_none());
     }
 
-    /// With 16 times as many ranks it takes 256 times as many looks at entries, times a logarithm. The cube would be
-    /// 4096.
+    /// The looks at slots of one rank of many, the most of all ranks.
+    fn looks(ranks: usize, neighbours: impl Fn(usize) -> Vec<usize>, kind: Kind) -> usize {
+        let all = (0..ranks).map(|rank| {
+            let near = neighbours(rank);
+            with(rank, (&near, &near), kind)
+        });
+        let all: Vec<_> = all.collect();
+        VISITS.set(0);
+        for each in &meet(&all).unwrap() {
+            assert_ne!(Shape::of(each).bytes, 0);
+        }
+        VISITS.get() / ranks
+    }
+
+    /// A rank looks at its own neighbours only, whatever the size of the job.
     #[test]
-    fn a_window_of_all_with_all_takes_the_square_of_the_ranks() {
-        let looks = |ranks: usize, kind, far| {
-            let all = all_to_all(ranks, kind, far);
-            VISITS.set(0);
-            let edges = Edges::new(&all);
-            check(&edges).unwrap();
-            let shapes = (0..ranks).map(|rank| Shape::of(&edges, rank).bytes);
-            assert_ne!(shapes.sum::<usize>(), 0);
-            VISITS.get()
-        };
-        for (kind, far) in [
-            (Kind::Slot, false),
-            (Kind::Slot, true),
-            (Kind::Range, false),
-        ] {
-            let (few, many) = (looks(16, kind, far), looks(256, kind, far));
-            assert!(few > 16 * 16, "{few} looks at {kind:?}, {far}");
+    fn a_rank_of_many_looks_at_its_neighbours() {
+        for kind in [Kind::Slot, Kind::Range] {
+            let ring = |ranks: usize| {
+                let neighbours = |rank: usize| vec![(rank + 1) % ranks, (rank + ranks - 1) % ranks];
+                looks(ranks, neighbours, kind)
+            };
+            let few = ring(8);
+            assert!(few > 2);
+            assert_eq!(few, ring(1024), "{kind:?}");
+            let all = |ranks: usize| {
+                let others = |rank| (0..ranks).filter(|other| *other != rank).collect();
+                looks(ranks, others, kind)
+            };
+            // With 16 times as many neighbours it takes 16 times as many looks, times a logarithm.
+            let (few, many) = (all(16), all(256));
             assert!(
-                many < few * 256 * 3,
-                "{few} and {many} looks at {kind:?}, {far}"
+                few > 16 && many < few * 16 * 3,
+                "{few} and {many} looks at {kind:?}"
             );
         }
     }

@@ -71,8 +71,8 @@ pub(super) struct Half<D: Device> {
     pub(super) home: Arc<ReclaimOf<D>>,
     pub(super) world: World<D>,
     pub(super) window: Arc<Watched<D>>,
-    /// This window's blocks, on all ranks that this one exchanges data with.
-    pub(super) _blocks: Arc<Vec<Option<D::Block>>>,
+    /// This window's blocks of the neighbours that are mapped.
+    pub(super) _blocks: Arc<Vec<D::Block>>,
     /// Lets peers reach this rank's block through the NIC.
     pub(super) _reach: Arc<Reach<D>>,
     /// In ascending order.

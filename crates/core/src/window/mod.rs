@@ -78,6 +78,7 @@ mod handle;
 mod host;
 mod inbox;
 mod joint;
+mod meeting;
 mod not_here;
 mod note;
 mod outbox;

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use tidegate_hal::control::Handle;
+use serde::{Deserialize, Serialize};
+use tidegate_hal::control::{Handle, Letter, Packet};
 use tidegate_hal::device::Device;
-use tidegate_hal::memory::{Block as _, Sharing};
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{
     Atomics, Keep, Key, Memory, NicError, Registration, RemoteMemory, Signalled,
 };
 
 use super::Kind;
-use super::shape::Shape;
+use super::edges::{Edges, Neighbour};
+use super::shape::{Place, Shape};
 use crate::error::{Error, Result, WindowError};
 use crate::nic::NicLine;
-use crate::world::{Agreement, Brought, Which, World};
+use crate::world::{Which, World};
 
 /// This rank's memory of a window.
 pub(super) struct Own<D: Device> {
@@ -25,18 +27,73 @@ pub(super) struct Own<D: Device> {
     pub(super) registration: Option<Keep>,
 }
 
-/// What a rank sends about its memory: the key for NICs, and whether a second handle follows.
-pub(super) type Offer = Option<(Vec<u8>, bool)>;
+/// What a rank tells a neighbour about its memory. The block's handle goes with it.
+#[derive(Clone, Serialize, Deserialize)]
+struct Told {
+    place: Place,
+    /// The key for NICs, and whether a second handle goes with it.
+    key: Option<(Vec<u8>, bool)>,
+}
+
+/// What a rank offers its neighbours: handles, and the key for NICs.
+pub(super) struct Offer {
+    handles: Vec<Handle>,
+    key: Option<(Vec<u8>, bool)>,
+}
+
+impl Offer {
+    /// What the neighbours are told.
+    pub(super) fn letters(&self, edges: &Edges<'_>, shape: &Shape) -> Vec<Letter> {
+        let letter = |neighbour: &Neighbour| {
+            let told = Told {
+                place: shape.place(edges, neighbour),
+                key: self.key.clone(),
+            };
+            Letter {
+                rank: neighbour.rank,
+                packet: Packet {
+                    bytes: postcard::to_stdvec(&told).expect("plain data can be encoded"),
+                    handles: self.handles.clone(),
+                },
+            }
+        };
+        edges.neighbours.iter().map(letter).collect()
+    }
+}
+
+/// How this rank reaches the memory of a neighbour.
+pub(super) enum Way {
+    /// It is mapped at this address.
+    Mapped(Ptr),
+    /// The NIC reaches it.
+    Nic(RemoteMemory),
+}
+
+/// A neighbour's memory, and the way there.
+pub(super) struct Route {
+    pub(super) rank: usize,
+    pub(super) place: Place,
+    pub(super) way: Way,
+    /// Whether the neighbour has a NIC.
+    has_nic: bool,
+}
+
+impl Route {
+    /// Where the neighbour's block is mapped, if it is.
+    pub(super) fn base(&self) -> Option<Ptr> {
+        match self.way {
+            Way::Mapped(base) => Some(base),
+            Way::Nic(_) => None,
+        }
+    }
+}
 
 /// The routes to the memory of the neighbours.
 pub(super) struct Routes<D: Device> {
-    pub(super) own: Own<D>,
-    /// The blocks of the neighbours that are mapped.
-    pub(super) blocks: Vec<Option<D::Block>>,
-    /// The memory of the neighbours that the NIC reaches.
-    pub(super) remotes: Vec<Option<RemoteMemory>>,
-    /// The neighbours that have a NIC.
-    pub(super) with_nic: Vec<usize>,
+    /// In ascending order of the ranks.
+    routes: Vec<Route>,
+    /// What is mapped.
+    pub(super) blocks: Vec<D::Block>,
 }
 
 impl<D: Device> Own<D> {
@@ -46,7 +103,7 @@ impl<D: Device> Own<D> {
         block: D::Block,
         far: Option<D::Block>,
         lines: usize,
-    ) -> Result<(Self, Brought<Offer>)> {
+    ) -> Result<(Self, Offer)> {
         let (block, far) = (Arc::new(block), far.map(Arc::new));
         let mut handles = vec![block.share()?];
         let (mut registration, mut key, mut words) = (None, None, None);
@@ -84,83 +141,67 @@ impl<D: Device> Own<D> {
             lines: words,
             registration,
         };
-        Ok((own, (key, handles)))
+        Ok((own, Offer { handles, key }))
     }
 }
 
 impl<D: Device> Routes<D> {
-    /// Exchanges what the ranks say about their memory, and chooses the route to each neighbour. `neighbour` returns
-    /// the size of its block, and of its staged block. All ranks call this together. If this rank cannot reach a
-    /// neighbour, no other rank knows it yet: this is the inner error.
-    pub(super) fn find(
-        agreement: &Agreement<'_, D>,
-        which: &Which,
-        kind: Kind,
-        own: Result<(Own<D>, Brought<Offer>)>,
-        neighbour: impl Fn(usize) -> Option<(usize, Option<usize>)>,
-    ) -> Result<Result<Self>> {
-        let (own, offer) = match own {
-            Ok((own, offer)) => (Some(own), Ok(offer)),
-            Err(error) => (None, Err(error)),
-        };
-        let said = agreement.tell("sharing a window's memory", which, offer)?;
-        let own = own.expect("a rank that failed got its own error");
-        Ok(Self::reach(
-            agreement.world(),
-            which,
-            kind,
-            own,
-            said,
-            neighbour,
-        ))
+    /// The route to a neighbour.
+    pub(super) fn of(&self, rank: usize) -> &Route {
+        let place = self.routes.binary_search_by_key(&rank, |route| route.rank);
+        &self.routes[place.expect("the two sides of an edge know each other")]
     }
 
-    fn reach(
+    /// The neighbours that have a NIC.
+    pub(super) fn with_nic(&self) -> Vec<usize> {
+        let with_nic = self.routes.iter().filter(|route| route.has_nic);
+        with_nic.map(|route| route.rank).collect()
+    }
+
+    /// Chooses the route to each neighbour, by what the neighbours have told. `own` is this rank's block. If this rank
+    /// cannot reach one of them, no other rank knows it yet.
+    pub(super) fn find(
         world: &World<D>,
         which: &Which,
         kind: Kind,
-        own: Own<D>,
-        said: Vec<Brought<Offer>>,
-        neighbour: impl Fn(usize) -> Option<(usize, Option<usize>)>,
+        (shape, own): (&Shape, Ptr),
+        letters: Vec<Letter>,
     ) -> Result<Self> {
-        let (mut blocks, mut remotes, mut with_nic) = (Vec::new(), Vec::new(), Vec::new());
-        for (rank, (key, handles)) in said.into_iter().enumerate() {
-            let (mut block, mut remote) = (None, None);
-            if let Some((bytes, far)) = neighbour(rank) {
-                with_nic.extend(key.is_some().then_some(rank));
-                let mut handles = handles.into_iter();
-                let handle = handles.next();
-                let by_nic = if world.staged() {
-                    far
-                } else {
-                    world.by_nic(rank, handle.is_some()).then_some(bytes)
-                };
-                if let Some(bytes) = by_nic {
-                    remote = Some(import(
-                        world,
-                        which,
-                        kind,
-                        rank,
-                        key,
-                        handles.next(),
-                        bytes,
-                    )?);
-                } else if let Some(handle) = handle {
-                    block = Some(world.device().map(handle, bytes)?);
-                } else {
-                    let window = which.named();
-                    return Err(WindowError::NotMapped { window, rank }.into());
-                }
-            }
-            blocks.push(block);
-            remotes.push(remote);
-        }
-        Ok(Routes {
-            own,
-            blocks,
-            remotes,
-            with_nic,
-        })
+        let mut blocks = Vec::new();
+        let route = |letter: Letter| {
+            let Letter { rank, packet } = letter;
+            let Told { place, key } = which.read(rank, &packet.bytes)?;
+            let has_nic = key.is_some();
+            let mut handles = packet.handles.into_iter();
+            let handle = handles.next();
+            let by_nic = if world.staged() {
+                shape.is_far(rank)
+            } else {
+                world.by_nic(rank, handle.is_some())
+            };
+            let way = if by_nic {
+                let (handle, bytes) = (handles.next(), place.bytes);
+                Way::Nic(import(world, which, kind, rank, key, handle, bytes)?)
+            } else if rank == world.rank() {
+                Way::Mapped(own)
+            } else if let Some(handle) = handle {
+                let block = world.device().map(handle, place.bytes)?;
+                let base = block.base();
+                blocks.push(block);
+                Way::Mapped(base)
+            } else {
+                let window = which.named();
+                return Err(WindowError::NotMapped { window, rank }.into());
+            };
+            Ok(Route {
+                rank,
+                place,
+                way,
+                has_nic,
+            })
+        };
+        let routes = letters.into_iter().map(route).collect::<Result<_>>()?;
+        Ok(Routes { routes, blocks })
     }
 }
 

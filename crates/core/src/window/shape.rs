@@ -14,14 +14,15 @@
 //! copy of each slot of a far target, which the streams fill and the NIC sends from. The words of a far rank lie in the
 //! far block. The operands stay in the device's own memory, where its waits read them quickly.
 //!
-//! All ranks know the shapes of all ranks, from their descriptions.
+//! A rank knows only the shape of its own memory. It tells each neighbour the [`Place`]s of what concerns the neighbour.
 
+use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::Landing;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Ptr, Sharing};
 
 use super::describe::room;
-use super::edges::Edges;
+use super::edges::{Edges, Neighbour};
 use crate::error::Result;
 use crate::nic::NicLine;
 
@@ -51,6 +52,38 @@ pub(super) struct Shape {
     double: bool,
 }
 
+/// What a rank tells a neighbour about its memory. Offsets are in bytes, in the block that the neighbour accesses: the
+/// far one if the two ranks are far from each other.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// The size of the block.
+    pub(super) bytes: usize,
+    /// If the neighbour is a target: its word for exposures.
+    pub(super) exposed: usize,
+    /// If it is an origin: its word for completions.
+    pub(super) done: usize,
+    /// For each slot that the neighbour puts to, in the order of declaration: its offset, and that of its landing.
+    pub(super) slots: Vec<(usize, Option<usize>)>,
+    /// The distance from the buffer of even epochs to that of odd ones.
+    pub(super) flip: usize,
+    /// The same distance between landings.
+    pub(super) landing_flip: usize,
+    /// In windows by range and atomic windows: where the memory begins.
+    pub(super) memory: usize,
+    /// How many elements it has.
+    pub(super) len: usize,
+}
+
+impl Place {
+    /// The landing of a slot, if it has one, in the block that is mapped at `base`.
+    pub(super) fn landing(&self, slot: usize, base: Ptr) -> Option<Landing> {
+        self.slots[slot].1.map(|at| Landing {
+            base: base.byte_add(at),
+            flip: self.landing_flip,
+        })
+    }
+}
+
 /// The words of a line. Lines of targets come first, then those of origins.
 pub(super) fn words_of(lines: Ptr, line: usize) -> Ptr {
     lines.byte_add(line * NicLine::BYTES)
@@ -71,12 +104,12 @@ impl Shape {
     /// The offset of the operand for the wait for a staging buffer.
     pub(super) const BUFFERS: usize = 16;
 
-    /// The shape of a rank's memory, from descriptions that fit together.
-    pub(super) fn of(edges: &Edges<'_>, rank: usize) -> Self {
+    /// The shape of a rank's memory, if it and its neighbours fit together.
+    pub(super) fn of(edges: &Edges<'_>) -> Self {
         const CHECKED: &str = "sizes were checked";
-        let mine = &edges.all[rank];
-        let (targets, origins) = (mine.targets(), edges.origins(rank).to_vec());
-        let is_far = |other: usize| edges.far(rank, other);
+        let mine = edges.mine;
+        let (targets, origins) = (edges.targets(), edges.origins());
+        let is_far = |other: usize| edges.is_far(other);
         let (slots, buffer) = mine.slots(is_far).expect(CHECKED);
         let neighbours = targets.iter().chain(&origins).copied();
         let mut far: Vec<_> = neighbours.filter(|other| is_far(*other)).collect();
@@ -94,14 +127,14 @@ impl Shape {
             buffer,
             landing_buffer: 0,
             staging_buffer: 0,
-            double: mine.buffers == 2,
+            double: mine.terms.buffers == 2,
         };
-        let buffers = mine.buffers as usize;
+        let buffers = mine.terms.buffers as usize;
         let end = shape.data() + buffer[0] * buffers;
         for slot in &mine.inbound {
-            let landing = edges.has_landing(rank, slot).then(|| {
+            let landing = edges.has_landing(slot).then(|| {
                 let at = shape.landing_buffer;
-                let bytes = Landing::room(slot.len * mine.size);
+                let bytes = Landing::room(slot.len * mine.terms.size);
                 // Each landing has cache lines of its own, like a slot, since other origins write beside it.
                 shape.landing_buffer = room(at, bytes, 1).expect(CHECKED);
                 end + at
@@ -112,13 +145,11 @@ impl Shape {
         shape.bytes = (end + shape.landing_buffer * buffers).max(Self::CELL);
         let begin = shape.data() + buffer[1] * buffers;
         for out in &mine.outbound {
-            let slot = edges.slot(out.target, rank, out.key);
-            let staging = slot.filter(|_| is_far(out.target)).map(|slot| {
-                let (at, len) = (
-                    shape.staging_buffer,
-                    edges.all[out.target].inbound[slot].len,
-                );
-                shape.staging_buffer = room(at, len, mine.size).expect(CHECKED);
+            let target = edges.of(out.target).filter(|_| is_far(out.target));
+            let slot = target.and_then(|target| target.slot(out.key));
+            let staging = slot.map(|(_, len)| {
+                let at = shape.staging_buffer;
+                shape.staging_buffer = room(at, len, mine.terms.size).expect(CHECKED);
                 begin + at
             });
             shape.staging.push(staging);
@@ -137,10 +168,28 @@ impl Shape {
         Ok((near, far))
     }
 
-    /// Whether this rank puts to the other, or gets puts from it.
-    pub(super) fn is_neighbour(&self, other: usize) -> bool {
-        let among = |ranks: &[usize]| ranks.binary_search(&other).is_ok();
-        among(&self.targets) || among(&self.origins)
+    /// What a neighbour is told.
+    pub(super) fn place(&self, edges: &Edges<'_>, neighbour: &Neighbour) -> Place {
+        let other = neighbour.rank;
+        let lane = |ranks: &[usize], at: fn(&Shape, usize) -> usize| {
+            let index = ranks.binary_search(&other).ok();
+            index.map_or(0, |index| at(self, index))
+        };
+        let slot = |index: &usize| (self.data() + self.slots[*index], self.landings[*index]);
+        Place {
+            bytes: if self.is_far(other) {
+                self.far_bytes
+            } else {
+                self.bytes
+            },
+            exposed: lane(&self.targets, Shape::exposed),
+            done: lane(&self.origins, Shape::done),
+            slots: neighbour.inbound.iter().map(slot).collect(),
+            flip: self.flip(other),
+            landing_flip: if self.double { self.landing_buffer } else { 0 },
+            memory: self.data(),
+            len: edges.mine.memory,
+        }
     }
 
     /// Whether some rank is far.
@@ -198,7 +247,8 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::super::Kind;
-    use super::super::describe::{Description, Inbound, Outbound, Purpose};
+    use super::super::describe::{Description, Inbound, Outbound, Terms};
+    use super::super::edges::tests::{meet, terms};
     use super::*;
     use crate::footprint::Footprint;
 
@@ -207,13 +257,11 @@ mod tests {
     fn all(ranks: usize, buffers: u32, far: Option<usize>) -> Vec<Description> {
         let others = |rank: usize| (0..ranks).filter(move |other| *other != rank);
         let describe = |rank: usize| Description {
-            element: "f64".into(),
-            layout: 1,
-            size: 8,
-            kind: Kind::Slot,
-            buffers,
+            terms: Terms {
+                staged: true,
+                ..terms(Kind::Slot, buffers)
+            },
             memory: 0,
-            purpose: Purpose::Program,
             inbound: others(rank)
                 .map(|origin| Inbound {
                     origin,
@@ -229,18 +277,16 @@ mod tests {
                     expected: None,
                 })
                 .collect(),
-            staged: true,
             far: others(rank).filter(|other| Some(*other) == far).collect(),
             land_up_to: if rank == 3 { 16 } else { 24 },
             started_alone: false,
-            before: 0,
         };
         (0..ranks).map(describe).collect()
     }
 
     /// Where everything lies in a rank's blocks: `(far, from, to)`.
     fn places(shape: &Shape, all: &[Description], rank: usize) -> Vec<(bool, usize, usize)> {
-        let buffers = all[rank].buffers as usize;
+        let buffers = all[rank].terms.buffers as usize;
         let mut places = vec![(false, 0, shape.data())];
         if shape.is_staged() {
             places.push((true, 0, shape.data()));
@@ -275,8 +321,8 @@ mod tests {
         for buffers in [1, 2] {
             for far in [None, Some(0), Some(2)] {
                 let all = all(4, buffers, far);
-                for rank in 0..4 {
-                    let shape = Shape::of(&Edges::new(&all), rank);
+                for edges in meet(&all).unwrap() {
+                    let (rank, shape) = (edges.rank, Shape::of(&edges));
                     assert_eq!(shape.is_staged(), far.is_some());
                     let mut places = places(&shape, &all, rank);
                     places.sort_unstable();
@@ -300,8 +346,8 @@ mod tests {
                 slot.len = slot.origin + 1;
             }
         }
-        let landed = |all: &[Description], rank| -> Vec<usize> {
-            let shape = Shape::of(&Edges::new(all), rank);
+        let landed = |all: &[Description], rank: usize| -> Vec<usize> {
+            let shape = Shape::of(&meet(all).unwrap()[rank]);
             let slots = all[rank].inbound.iter().zip(&shape.landings);
             slots
                 .filter(|(_, landing)| landing.is_some())
@@ -321,18 +367,25 @@ mod tests {
             len: 1,
         };
         all[0].inbound.push(slot);
+        let second = all[2].outbound.iter().find(|out| out.target == 0);
+        let second = Outbound {
+            key: 1,
+            ..second.cloned().expect("rank 2 puts to rank 0")
+        };
+        all[2].outbound.push(second);
         assert_eq!(landed(&all, 0), []);
     }
 
     #[test]
     fn only_far_ranks_are_staged() {
         let all = all(3, 2, Some(0));
-        let shape = Shape::of(&Edges::new(&all), 1);
+        let edges = meet(&all).unwrap();
+        let shape = Shape::of(&edges[1]);
         assert!(shape.is_far(0) && !shape.is_far(2));
         let staged: Vec<_> = shape.staging.iter().map(Option::is_some).collect();
         assert_eq!(staged, [true, false]);
         // All ranks are far from rank 0.
-        let shape = Shape::of(&Edges::new(&all), 0);
+        let shape = Shape::of(&edges[0]);
         assert!(shape.is_far(1) && shape.is_far(2));
         assert_eq!(*shape.of_rank(1, &"near", Some(&"far")), "far");
     }

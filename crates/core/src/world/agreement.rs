@@ -2,32 +2,36 @@
 //!
 //! # Model
 //!
-//! The control plane matches the exchanges of the ranks in order, and knows only the label of each. Opening a window
-//! takes several exchanges: descriptions, then memory, then whether all has gone well. Memory that a bus allocates
-//! takes one more. And several threads of a rank may want to open windows at once. So the thread that makes exchanges
-//! holds the world's only [`Agreement`] for as long as they belong together. In each exchange about a window, every
-//! rank says [`Which`] window it means, by id and name, and all ranks compare them.
+//! The control plane matches the collective calls of the ranks in order, and knows only the label of each. Opening a
+//! window takes three of them. In each, a rank sends letters to its neighbours, and all ranks hear one decision
+//! ([`Control::confer`]):
 //!
-//! Ranks use the id in their messages about a window. It is taken before the first exchange, because a peer whose
-//! exchange is done may mention the window at once. If that exchange fails, the id is given back: then no peer has
-//! counted it (or there will be no exchange any more).
+//! 1. [`Agreement::begin`] compares the window and its terms. Neighbours tell each other what they declare.
+//! 2. [`Agreement::tell`]: neighbours tell each other where their memory is, or what does not fit together.
+//! 3. [`Agreement::agree`]: whether each rank has done its part.
 //!
-//! [`Progress`](super::progress::Progress) tells how far the rank has come in all this, for reports of long waits.
-//! Exchanges are matched in order. So if a rank is in an exchange, it waits for those that have come to fewer
-//! exchanges.
+//! Memory that a bus allocates takes one more. And several threads of a rank may want to open windows at once. So the
+//! thread that makes these calls holds the world's only [`Agreement`] for as long as they belong together.
+//!
+//! Ranks use the window's id in their messages about it. It is taken before the first call, because a peer whose call is
+//! done may mention the window at once. If that call fails, the id is given back: then no peer has counted it (or there
+//! will be no call any more).
+//!
+//! [`Progress`](super::progress::Progress) tells how far the rank has come in all this, for reports of long waits. Calls
+//! are matched in order. So if a rank is in such a call, it waits for those that have come to fewer.
 //!
 //! # Failure
 //!
 //! - If ranks open different windows, or the same windows in different orders, all get
 //!   [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which names both. All have then made the
-//!   same exchanges, so the next one finds them in step.
+//!   same calls, so the next one finds them in step.
 //! - Id and name together show that ranks open windows in different orders, unless both windows have one name. Then
 //!   each rank would take one for the other, and nothing would look wrong. So a name is refused
 //!   ([`WindowError::NameTaken`](crate::error::WindowError::NameTaken)) as long as the program of any rank holds a half
 //!   of a window with that name. Each rank answers for its own program, in whose order the half is dropped by then or
-//!   not. All come to one verdict, in the first exchange.
-//! - A rank that has failed says so in the next exchange, so that the others do not wait in it. The last exchange about
-//!   a window is only for that: a window is open on all ranks or on none.
+//!   not. All hear one decision, in the first call.
+//! - A rank that has failed says so in the next call, so that the others do not wait in it. The last call about a window
+//!   is only for that: a window is open on all ranks or on none.
 //! - A thread that waits for its turn waits for the thread before it, which waits for the peers. If a peer ends, both
 //!   waits end.
 
@@ -35,7 +39,7 @@ use std::sync::{Arc, MutexGuard};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidegate_hal::control::{ControlError, Handle, Packet};
+use tidegate_hal::control::{Control, ControlError, Decision, Letter, Objection, Packet, Proposal};
 use tidegate_hal::device::Device;
 use tidegate_hal::ids::WindowId;
 
@@ -44,67 +48,114 @@ use crate::element::Element;
 use crate::error::{Disagreement, Error, Result, WindowError, WindowName, reserved};
 use crate::ground::{MOST_TEXT, lock, shortened};
 
-/// What a rank contributes, and the handles that go with it.
-pub(crate) type Brought<T> = (T, Vec<Handle>);
-
-/// The right to make exchanges, of which a rank has only one. All exchanges about windows go through it, and they are
+/// The right to make collective calls, of which a rank has only one. All calls about windows go through it, and they are
 /// trusted. So it is not public.
 pub(crate) struct Agreement<'w, D: Device> {
     world: &'w World<D>,
     _alone: MutexGuard<'w, ()>,
 }
 
-/// The window (or barrier) that an exchange is about.
+/// The window (or barrier) that a call is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Which {
     pub(crate) id: WindowId,
     pub(crate) name: String,
 }
 
-/// What a rank tells about a window, or why it has failed.
-#[derive(Serialize, Deserialize)]
-struct Said<T> {
-    which: Which,
-    /// Whether the rank's program already has a window (or barrier) with that name.
-    taken: bool,
-    what: Result<T, Failure>,
+/// What must be the same on all ranks, besides the window itself: bytes that the ranks compare, and bytes that the
+/// others only hear if those differ.
+pub(crate) type Terms = (Vec<u8>, Vec<u8>);
+
+/// What differs between two ranks' terms, or which rank's terms cannot be read.
+pub(crate) type Differ = std::result::Result<Disagreement, (usize, postcard::Error)>;
+
+/// Why this rank does not go on with a window.
+pub(crate) enum Trouble {
+    /// The declarations do not fit together.
+    Found(Disagreement),
+    /// This rank cannot do its part.
+    Failed(Error),
 }
 
-/// Why a rank has failed.
-#[derive(Serialize, Deserialize)]
-struct Failure {
-    /// Whether it is a shortage. Then all ranks get the same error.
-    short: bool,
-    reason: String,
+impl From<Disagreement> for Trouble {
+    fn from(found: Disagreement) -> Self {
+        Trouble::Found(found)
+    }
 }
 
-impl Failure {
-    /// With at most `room` bytes of the reason.
-    fn of(error: &Error, room: usize) -> Self {
-        Failure {
-            short: error.is_shortage(),
-            reason: shortened(&error.to_string(), room.min(MOST_TEXT)),
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Trouble::Failed(error)
+    }
+}
+
+/// What a rank brings to a call about a window: letters, or why it has none.
+pub(crate) type Brought = Result<Vec<Letter>, Trouble>;
+
+/// What a rank tells the others of its trouble. The kind that comes first counts first.
+#[derive(Serialize, Deserialize)]
+enum Refusal {
+    /// The rank's program already has a window (or barrier) with that name.
+    Taken,
+    /// The declarations do not fit together. All ranks get this error.
+    Found(Disagreement),
+    /// The rank could not do its part.
+    Failed {
+        /// Whether it is a shortage. Then all ranks get the same error.
+        short: bool,
+        reason: String,
+    },
+}
+
+impl Refusal {
+    /// With at most `room` bytes of a reason.
+    fn of(trouble: &Trouble, room: usize) -> Self {
+        match trouble {
+            Trouble::Found(found) => Refusal::Found(found.clone()),
+            Trouble::Failed(error) => Refusal::Failed {
+                short: error.is_shortage(),
+                reason: shortened(&error.to_string(), room.min(MOST_TEXT)),
+            },
         }
     }
 
-    /// The error on the ranks that hear of the failure.
-    fn heard(self, which: &Which, rank: usize) -> Error {
-        let Failure { short, reason } = self;
-        if !short {
-            return which.disagreement(Disagreement::Part { rank, reason });
+    fn objection(&self) -> Objection {
+        let kind = match self {
+            Refusal::Taken => 0,
+            Refusal::Found(_) => 1,
+            Refusal::Failed { .. } => 2,
+        };
+        let reason = postcard::to_stdvec(self).expect("plain data can be encoded");
+        Objection { kind, reason }
+    }
+
+    /// The error of the ranks that hear of it. `ranks` are those that object.
+    fn heard(self, which: &Which, ranks: Vec<usize>) -> Error {
+        let window = which.named();
+        let rank = ranks[0];
+        match self {
+            Refusal::Taken => Error::Open(WindowError::NameTaken { window, ranks }),
+            Refusal::Found(found) => which.disagreement(found),
+            Refusal::Failed {
+                short: false,
+                reason,
+            } => which.disagreement(Disagreement::Part { rank, reason }),
+            Refusal::Failed {
+                short: true,
+                reason,
+            } => Error::Open(WindowError::NotCreated {
+                window,
+                rank,
+                reason,
+            }),
         }
-        Error::Open(WindowError::NotCreated {
-            window: which.named(),
-            rank,
-            reason,
-        })
     }
 }
 
 impl<D: Device> World<D> {
     /// Sends every rank's bytes to every rank, and returns them in the order of the ranks. Use it for results and
     /// set-up, not for the data path. The call is collective; `label` names it, and ranks compare their labels. A rank
-    /// contributes at most 1 MiB (1048576 bytes; 4096 fewer over windows of MPI), and each rank gets the bytes of all.
+    /// contributes at most 1 MiB (1048576 bytes), and each rank gets the bytes of all.
     /// Send larger data through a window to the rank that needs it, or use several calls.
     ///
     /// # Errors
@@ -123,11 +174,8 @@ impl<D: Device> World<D> {
     /// # Ok(()) });
     /// ```
     pub fn all_gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-        let handles = Vec::new();
-        let packet = Packet { bytes, handles };
         let label = format!("all-gather `{label}`");
-        let packets = self.agreement(label.clone())?.exchange(&label, packet)?;
-        Ok(packets.into_iter().map(|packet| packet.bytes).collect())
+        self.agreement(label.clone())?.exchange(&label, bytes)
     }
 
     /// Like [`World::all_gather`], for elements. Ranks may contribute different numbers of elements, all of one type.
@@ -205,14 +253,22 @@ impl<'w, D: Device> Agreement<'w, D> {
         self.world
     }
 
-    pub(crate) fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>> {
+    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+        self.call(|control| control.exchange(label, bytes))
+    }
+
+    /// Makes a collective call of the control plane.
+    fn call<R>(
+        &self,
+        call: impl FnOnce(&dyn Control) -> std::result::Result<R, ControlError>,
+    ) -> Result<R> {
         let inner = &self.world.inner;
         lock(&inner.progress).enter();
-        let packets = inner.control.exchange(label, packet);
-        let refused = matches!(packets, Err(ControlError::TooLarge { .. }));
+        let done = call(&*inner.control);
+        let refused = matches!(done, Err(ControlError::TooLarge { .. }));
         let progress = &mut *lock(&inner.progress);
         progress.leave(refused);
-        Ok(packets.map_err(|error| progress.named(error))?)
+        Ok(done.map_err(|error| progress.named(error))?)
     }
 
     /// Sends every rank's bytes to every rank, in as many exchanges as the longest of them need.
@@ -223,11 +279,9 @@ impl<'w, D: Device> Agreement<'w, D> {
             let part = parts.next().unwrap_or_default();
             let more = u8::from(parts.peek().is_some());
             let bytes = [&[more], part].concat();
-            let handles = Vec::new();
-            let packets = self.exchange(label, Packet { bytes, handles })?;
             let mut last = true;
-            for (all, packet) in all.iter_mut().zip(packets) {
-                if let [more, part @ ..] = &*packet.bytes {
+            for (all, bytes) in all.iter_mut().zip(self.exchange(label, bytes)?) {
+                if let [more, part @ ..] = &*bytes {
                     last &= *more == 0;
                     all.extend(part);
                 }
@@ -238,70 +292,95 @@ impl<'w, D: Device> Agreement<'w, D> {
         }
     }
 
-    /// Takes an id for a window that all ranks are about to open, and makes the first exchange about it, like
-    /// [`Agreement::tell`].
-    pub(crate) fn begin<T: Serialize + DeserializeOwned>(
+    /// Takes an id for a window that all ranks are about to open, and makes the first call about it: compares the window
+    /// and its terms, and sends letters. `differ` says what differs between the terms of ranks 0 and another.
+    ///
+    /// If this rank has failed, it says why in place of its letters. All ranks then get the error that
+    /// [`Agreement::agree`] describes.
+    pub(crate) fn begin(
         &self,
         label: &'static str,
         name: &Arc<str>,
-        mine: Result<Brought<T>>,
-    ) -> Result<(Which, Vec<Brought<T>>)> {
+        (compared, told): Terms,
+        differ: impl FnOnce(&[u8], usize, &[u8]) -> Differ,
+        mine: Brought,
+    ) -> Result<(Which, Vec<Letter>)> {
         let taken = self.world.has_open(label, name);
         let id = self.world.reserve_window(label, name);
         let name = name.to_string();
         let which = Which { id, name };
-        let (packet, failed) = said(&which, taken, mine);
-        let packets = self.exchange(label, packet).inspect_err(|_| {
-            self.world.release_window(id);
+        let mut header = postcard::to_stdvec(&which).expect("plain data can be encoded");
+        header.extend(compared);
+        let alike = header.len();
+        header.extend(told);
+        // The name may take nearly a whole packet. A reason without room is left out: if the header were too large
+        // there would be no call, and the others would wait for one.
+        let room = (Packet::MAX_BYTES - SPARE).saturating_sub(header.len());
+        let (letters, trouble) = apart(mine);
+        let refusal = match &trouble {
+            _ if taken => Some(Refusal::Taken),
+            Some(trouble) => Some(Refusal::of(trouble, room)),
+            None => None,
+        };
+        let proposal = Proposal {
+            header,
+            alike,
+            flags: 0,
+            objection: refusal.as_ref().map(Refusal::objection),
+            letters,
+        };
+        let decision = self
+            .call(|control| control.confer(label, proposal))
+            .inspect_err(|_| self.world.release_window(id))?;
+        let letters = decided(&which, decision, trouble, |first, rank, other| {
+            which.differ(first, rank, other, differ)
         })?;
-        let all = heard(&which, packets, failed)?;
-        Ok((which, all))
+        Ok((which, letters))
     }
 
-    /// Tells all ranks something about the window that is being opened, or why this rank has failed. Returns what all
-    /// ranks tell.
-    pub(crate) fn tell<T: Serialize + DeserializeOwned>(
-        &self,
-        label: &str,
-        which: &Which,
-        mine: Result<Brought<T>>,
-    ) -> Result<Vec<Brought<T>>> {
-        let (packet, failed) = said(which, false, mine);
-        heard(which, self.exchange(label, packet)?, failed)
+    /// Sends letters about the window that is being opened, or says why this rank has failed. Returns the letters to this
+    /// rank.
+    pub(crate) fn tell(&self, label: &str, which: &Which, mine: Brought) -> Result<Vec<Letter>> {
+        let (letters, trouble) = apart(mine);
+        let refusal = trouble.as_ref();
+        let refusal = refusal.map(|trouble| Refusal::of(trouble, MOST_TEXT));
+        let proposal = Proposal {
+            objection: refusal.as_ref().map(Refusal::objection),
+            letters,
+            ..Proposal::default()
+        };
+        let decision = self.call(|control| control.confer(label, proposal))?;
+        decided(which, decision, trouble, |_, rank, _| {
+            which.unreadable(rank, "it has a header")
+        })
     }
 
-    /// Makes the last exchange about a window: tells all ranks whether this rank has done its part, and hears the same
-    /// from them. If a rank has failed, no rank has the window. That rank gets its own error, and the others get
+    /// Makes the last call about a window: tells all ranks whether this rank has done its part, and hears the same from
+    /// them. If a rank has failed, no rank has the window. That rank gets its own error, and the others get
     /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement). If the failure is a shortage, all ranks
     /// get [`WindowError::NotCreated`](crate::error::WindowError::NotCreated).
     ///
     /// If all ranks have heard that none has the window, `refused` is called with this rank's part. It is not called if
-    /// the exchange itself fails: then the others may have made it, and have the window.
+    /// the call itself fails: then the others may have made it, and have the window.
     pub(crate) fn agree<T>(
         &self,
         which: &Which,
         mine: Result<T>,
         refused: impl FnOnce(&T),
     ) -> Result<T> {
-        // All ranks have named the window twice by now. A name may be nearly as long as a packet, so it is not sent
-        // again.
-        let failure = |error: &Error| Failure::of(error, MOST_TEXT);
-        let said: Result<(), Failure> = mine.as_ref().map(|_| ()).map_err(failure);
-        let bytes = postcard::to_stdvec(&said).expect("plain data can be encoded");
-        let handles = Vec::new();
-        let packets = self.exchange("agreeing on a window", Packet { bytes, handles });
-        let mine = own_first(mine)?;
-        for (rank, packet) in packets?.into_iter().enumerate() {
-            let said: Result<(), Failure> =
-                postcard::from_bytes(&packet.bytes).map_err(|e| unreadable(which, rank, &e))?;
-            if let Err(failure) = said {
-                if let Ok(mine) = &mine {
-                    refused(mine);
+        let (part, mine) = match mine {
+            Ok(part) => (Some(part), Ok(Vec::new())),
+            Err(error) => (None, Err(Trouble::Failed(error))),
+        };
+        match self.tell("agreeing on a window", which, mine) {
+            Ok(_) => Ok(part.expect("a rank that has failed objects")),
+            Err(error) => {
+                if let (Some(part), false) = (&part, matches!(error, Error::Control(_))) {
+                    refused(part);
                 }
-                return Err(failure.heard(which, rank));
+                Err(error)
             }
         }
-        mine
     }
 }
 
@@ -314,6 +393,47 @@ impl Which {
         }
     }
 
+    /// What a rank has told in a letter.
+    pub(crate) fn read<T: DeserializeOwned>(&self, rank: usize, bytes: &[u8]) -> Result<T> {
+        postcard::from_bytes(bytes).map_err(|error| self.unreadable(rank, error))
+    }
+
+    /// The error for a message of a rank that cannot be decoded.
+    fn unreadable(&self, rank: usize, reason: impl ToString) -> Error {
+        let reason = reason.to_string();
+        self.disagreement(Disagreement::Unreadable { rank, reason })
+    }
+
+    /// The error if the headers of ranks 0 and `rank` differ.
+    fn differ(
+        &self,
+        first: &[u8],
+        rank: usize,
+        other: &[u8],
+        differ: impl FnOnce(&[u8], usize, &[u8]) -> Differ,
+    ) -> Error {
+        let named = |rank, header| {
+            let named: std::result::Result<(Which, &[u8]), _> = postcard::take_from_bytes(header);
+            named.map_err(|error| (rank, error))
+        };
+        let disagreement = || {
+            let ((first, first_terms), (other, other_terms)) =
+                (named(0, first)?, named(rank, other)?);
+            if first == other {
+                return differ(first_terms, rank, other_terms);
+            }
+            Ok(Disagreement::Windows {
+                first: first.named(),
+                rank,
+                other: other.named(),
+            })
+        };
+        match disagreement() {
+            Ok(disagreement) => self.disagreement(disagreement),
+            Err((rank, error)) => self.unreadable(rank, error),
+        }
+    }
+
     pub(crate) fn disagreement(&self, disagreement: Disagreement) -> Error {
         Error::Open(WindowError::Disagreement {
             window: self.named(),
@@ -322,81 +442,37 @@ impl Which {
     }
 }
 
-/// The error for a message of a rank that cannot be decoded.
-fn unreadable(which: &Which, rank: usize, error: &postcard::Error) -> Error {
-    let reason = error.to_string();
-    which.disagreement(Disagreement::Unreadable { rank, reason })
-}
-
 /// The most bytes of a part of something that is longer than a packet may be.
 const PART: usize = Packet::MAX_BYTES / 2;
 
 /// How many bytes of a packet a reason leaves free. Some control planes need them.
 const SPARE: usize = 8192;
 
-/// Returns this rank's own error at once, unless it is a shortage, for which all ranks get the same error.
-fn own_first<T>(mine: Result<T>) -> Result<Result<T>> {
+/// The letters to send, and the trouble of a rank that has none to send.
+fn apart(mine: Brought) -> (Vec<Letter>, Option<Trouble>) {
     match mine {
-        Err(error) if !error.is_shortage() => Err(error),
-        mine => Ok(mine),
+        Ok(letters) => (letters, None),
+        Err(trouble) => (Vec::new(), Some(trouble)),
     }
 }
 
-/// The packet to send, and this rank's own failure.
-fn said<T: Serialize>(
+/// The letters to this rank, if the ranks have agreed. A rank that could not do its part gets its own error, unless that
+/// is a shortage: then all ranks get the same.
+fn decided(
     which: &Which,
-    taken: bool,
-    mine: Result<Brought<T>>,
-) -> (Packet, Result<(), Error>) {
-    let (what, handles, failed) = match mine {
-        Ok((what, handles)) => (Ok(what), handles, Ok(())),
-        Err(error) => {
-            // The name may take nearly a whole packet. A reason without room is left out: if the packet were too large
-            // there would be no exchange, and the others would wait for one.
-            let room = (Packet::MAX_BYTES - SPARE).saturating_sub(which.name.len());
-            (Err(Failure::of(&error, room)), Vec::new(), Err(error))
+    decision: Decision,
+    trouble: Option<Trouble>,
+    differ: impl FnOnce(&[u8], usize, &[u8]) -> Error,
+) -> Result<Vec<Letter>> {
+    match (decision, trouble) {
+        (Decision::Agreed { letters, .. }, _) => Ok(letters),
+        (_, Some(Trouble::Failed(error))) if !error.is_shortage() => Err(error),
+        (Decision::Differs { first, rank, other }, _) => Err(differ(&first, rank, &other)),
+        (Decision::Refused { ranks, reason, .. }, _) => {
+            let refusal: Refusal = which.read(ranks[0], &reason)?;
+            Err(refusal.heard(which, ranks))
         }
-    };
-    let which = which.clone();
-    let bytes =
-        postcard::to_stdvec(&Said { which, taken, what }).expect("plain data can be encoded");
-    (Packet { bytes, handles }, failed)
-}
-
-/// What all ranks have told. If they mean different windows, all ranks get the same error.
-fn heard<T: DeserializeOwned>(
-    mine: &Which,
-    packets: Vec<Packet>,
-    failed: Result<()>,
-) -> Result<Vec<Brought<T>>> {
-    let mut all = Vec::with_capacity(packets.len());
-    for (rank, packet) in packets.into_iter().enumerate() {
-        let said: Said<T> =
-            postcard::from_bytes(&packet.bytes).map_err(|e| unreadable(mine, rank, &e))?;
-        all.push((said, packet.handles));
     }
-    let first = all[0].0.which.clone();
-    let other = all.iter().position(|(said, _)| said.which != first);
-    if let Some(rank) = other {
-        let other = &all[rank].0.which;
-        return Err(mine.disagreement(Disagreement::Windows {
-            first: first.named(),
-            rank,
-            other: other.named(),
-        }));
-    }
-    let taken = all.iter().enumerate().filter(|(_, (said, _))| said.taken);
-    let ranks: Vec<_> = taken.map(|(rank, _)| rank).collect();
-    if !ranks.is_empty() {
-        let window = mine.named();
-        return Err(Error::Open(WindowError::NameTaken { window, ranks }));
-    }
-    let _ = own_first(failed)?;
-    let each = |(rank, (said, handles)): (usize, (Said<T>, _))| match said.what {
-        Ok(what) => Ok((what, handles)),
-        Err(failure) => Err(failure.heard(mine, rank)),
-    };
-    all.into_iter().enumerate().map(each).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use tidegate_hal::batch::Tag;
 use tidegate_hal::control::{Event, PANICKED};
 use tidegate_hal::device::{Device, Fault, Reclaim as _};
 use tidegate_hal::ids::WindowId;
-use tidegate_hal::memory::Block as _;
 use tidegate_hal::nic::{Keep, News};
 use tidegate_hal::tell;
 
@@ -58,7 +57,7 @@ impl<D: Device> World<D> {
         window.registered(&self.inner.control);
         let entry = events.windows.living(window.id);
         entry.window = Arc::downgrade(window);
-        let (device, bell) = (&self.inner.device, self.inner.own_bell.base());
+        let (device, bell) = (&self.inner.device, self.inner.bells.own());
         if let Some(cause) = &entry.cause {
             window.revoke(device, bell, cause);
         }
@@ -256,7 +255,7 @@ impl<D: Device> Inner<D> {
         let (name, id) = (&window.name, window.id);
         tell(|| tracing::debug!(window = %name, %id, %cause, "a window is revoked"));
         let _news = self.observed.as_ref().map(|observed| observed.news());
-        window.revoke(&self.device, self.own_bell.base(), cause);
+        window.revoke(&self.device, self.bells.own(), cause);
         self.tell_revoked(window);
     }
 
@@ -427,7 +426,7 @@ impl<D: Device> Inner<D> {
         }
         events.gone.insert(rank, cause.clone());
         let mut windows = Vec::new();
-        let (device, bell) = (&self.device, self.own_bell.base());
+        let (device, bell) = (&self.device, self.bells.own());
         for entry in events.windows.all_mut() {
             // A loss revokes the window. The first cause counts, which may be another one.
             let revoked =

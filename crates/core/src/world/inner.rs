@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tidegate_hal::control::{Control, PANICKED};
 use tidegate_hal::device::{Device, StreamName};
-use tidegate_hal::memory::{Block as _, Ptr};
+use tidegate_hal::memory::Ptr;
 use tidegate_hal::process::Process;
 use tidegate_hal::site::CallSite;
 
 use super::known::Known;
+use super::meet::Bells;
 use super::progress::Progress;
 use crate::error::{Cause, Error, Result};
 use crate::ground::{ReclaimOf, lock};
@@ -61,12 +62,10 @@ pub(crate) struct Inner<D: Device> {
     pub(super) process: Process,
     pub(super) control: Arc<dyn Control>,
     pub(super) device: D,
-    /// Every rank's bell, or `None` for ranks on other nodes.
-    pub(super) bells: Vec<Option<D::Block>>,
-    /// This rank's bell, for streams that may outlive the world.
-    pub(super) own_bell: Arc<D::Block>,
+    /// The bells of this node. Streams hold them, since they may outlive the world.
+    pub(super) bells: Arc<Bells<D::Block>>,
     pub(super) events: Mutex<Events<D>>,
-    /// Held by the thread that makes exchanges: see [`Agreement`](super::Agreement).
+    /// Held by the thread that makes collective calls: see [`Agreement`](super::Agreement).
     pub(super) alone: Mutex<()>,
     /// How far that thread has come.
     pub(super) progress: Mutex<Progress>,
@@ -185,7 +184,7 @@ impl<D: Device> World<D> {
 
     /// The bell of a rank, if it is on this node.
     pub(crate) fn bell(&self, rank: usize) -> Option<Ptr> {
-        self.inner.bells[rank].as_ref().map(|block| block.base())
+        self.inner.bells.of(rank)
     }
 
     /// The NIC, if there is one. A child of the process has none.

@@ -268,12 +268,7 @@ impl<D: Device> World<D> {
         options: WorldOptions,
     ) -> Result<Self> {
         let broken = Arc::new(Broken::default());
-        let Met {
-            own_bell,
-            bells,
-            nic,
-            rounds,
-        } = {
+        let Met { bells, nic, rounds } = {
             let (asked, broken) = (broken.clone(), broken.clone());
             let failed = Box::new(move |reason| broken.note(reason));
             let asks = Box::new(move |peer, number| asked.ask(peer, number));
@@ -328,7 +323,6 @@ impl<D: Device> World<D> {
             control,
             device,
             bells,
-            own_bell,
             events: Mutex::new(events),
             alone: Mutex::new(()),
             progress: Mutex::default(),

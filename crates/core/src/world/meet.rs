@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tidegate_hal::control::{Control, Handle, Packet};
+use tidegate_hal::control::{Control, Decision, Handle, Letter, Objection, Packet, Proposal};
 use tidegate_hal::device::{Device, DeviceError};
-use tidegate_hal::memory::{Block as _, Sharing};
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::{Connection, Keep, Key, Memory, Nic, NicError, Registration, Signalled};
 use tidegate_hal::stamps::now;
 use tidegate_words::Bell;
@@ -12,20 +12,16 @@ use tidegate_words::Bell;
 use crate::error::{Error, MeetError, Result};
 use crate::nic::Attached;
 
-/// What each rank tells about itself when the ranks meet.
-#[derive(serde::Serialize, serde::Deserialize)]
+/// What a rank tells all others about itself, if it has something to tell.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
 struct Hello {
-    device: String,
     /// An identifier of the hardware.
     hardware: Vec<u8>,
     /// The process, by a number that no other process of the job has.
     process: u64,
     /// How much of the hardware the process may use while others use it, too.
     portion: usize,
-    /// Whether somebody observes the rank.
-    observed: bool,
-    /// The rank's NIC, if it has one, or the reason why it could not open the one that it needs.
-    nic: Result<Option<HelloNic>, String>,
+    nic: Option<HelloNic>,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -35,6 +31,11 @@ struct HelloNic {
     /// The key to the rank's bell, and whether a handle goes with it.
     bell: (Vec<u8>, bool),
 }
+
+/// Flag: somebody observes the rank.
+const OBSERVED: u32 = 1;
+/// Flag: the rank has a [`Hello`] for all others.
+const SAYS_HELLO: u32 = 2;
 
 /// A number for this process. The system's own number is not enough: ranks in containers on one node may have the same.
 fn process() -> u64 {
@@ -63,11 +64,31 @@ fn others_on_hardware(mine: &User, all: &[User]) -> (usize, usize) {
     (others.len(), least)
 }
 
+/// The bells that this rank can ring: those of its node.
+pub(crate) struct Bells<B> {
+    /// For each rank, where its bell is mapped, if it is.
+    at: Vec<Option<Ptr>>,
+    own: Ptr,
+    /// This rank's own block, if it has one.
+    own_block: Option<Arc<B>>,
+    _blocks: Vec<B>,
+}
+
+impl<B> Bells<B> {
+    /// This rank's own bell.
+    pub(crate) fn own(&self) -> Ptr {
+        self.own
+    }
+
+    /// The bell of a rank, if it is mapped.
+    pub(crate) fn of(&self, rank: usize) -> Option<Ptr> {
+        self.at[rank]
+    }
+}
+
 /// What a rank has after it has met the others.
 pub(crate) struct Met<D: Device> {
-    pub(crate) own_bell: Arc<D::Block>,
-    /// Every rank's bell, or `None` for ranks on other nodes.
-    pub(crate) bells: Vec<Option<D::Block>>,
+    pub(crate) bells: Arc<Bells<D::Block>>,
     pub(crate) nic: Option<Attached<D>>,
     /// For observers: see [`Joined::rounds`](crate::observe::Joined::rounds).
     pub(crate) rounds: Vec<(u64, u64)>,
@@ -91,135 +112,282 @@ pub(crate) fn meet<D: Device>(
     calls: NicCalls,
     observed: bool,
 ) -> Result<Met<D>> {
-    let bytes = size_of::<Bell>();
-    let (nic, no_nic) = match opened {
+    let (nic, objection) = match opened {
         Ok(nic) => (nic, None),
-        Err(error) => (None, Some(error.to_string())),
+        Err(error) => {
+            let reason = error.to_string().into_bytes();
+            (None, Some(Objection { kind: 0, reason }))
+        }
     };
+    let hardware = device.hardware();
+    let says_hello = nic.is_some() || !hardware.is_empty();
+    let flags = [(observed, OBSERVED), (says_hello, SAYS_HELLO)];
+    let flags = flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag);
     if let Some(nic) = &nic {
         nic.begin(device.staged())?;
     }
-    let own = Arc::new(device.alloc(bytes, Sharing::Peers)?);
-    // The bell that NICs ring. An agent must be able to reach it.
-    let rung = if device.staged() {
-        Arc::new(device.alloc(bytes, Sharing::Nics)?)
-    } else {
-        own.clone()
+    let (made, letters) = make_bells(control, device, nic.is_some())?;
+    let proposal = Proposal {
+        header: D::NAME.into(),
+        alike: D::NAME.len(),
+        flags: flags.sum(),
+        objection,
+        letters,
     };
-    let mut handles = vec![own.share()?];
-    let mut registration = None;
-    let hello = Hello {
-        device: D::NAME.into(),
-        hardware: device.hardware(),
-        process: process(),
-        portion: device.portion(),
-        observed,
-        nic: match (&nic, no_nic) {
-            (_, Some(reason)) => Err(reason),
-            (None, None) => Ok(None),
-            (Some(nic), None) => {
-                let memory = Memory {
-                    base: rung.base(),
-                    bytes,
-                    signalled: Signalled::Bell,
-                    share: &|| rung.share(),
-                    keep: rung.clone(),
-                };
-                // SAFETY: the block is kept. It holds a bell, which anyone may ring.
-                let Registration { key, guard } = unsafe { nic.register(memory) }?;
-                registration = Some(guard);
-                let bell = (key.bytes, key.handle.is_some());
-                handles.extend(key.handle);
-                Ok(Some(HelloNic {
-                    name: nic.name().into(),
-                    address: nic.address(),
-                    bell,
-                }))
-            }
+    let (flags, letters) = match control.confer("making a world", proposal)? {
+        Decision::Agreed { flags, letters } => (flags, letters),
+        Decision::Differs { first, rank, other } => {
+            let mine = D::NAME;
+            let name = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            let (first, other) = (name(first), name(other));
+            let (rank, theirs) = if first == mine {
+                (rank, other)
+            } else {
+                (0, first)
+            };
+            return Err(Error::Meet(MeetError::OtherDevice { rank, theirs, mine }));
+        }
+        Decision::Refused { ranks, reason, .. } => {
+            let (rank, reason) = (ranks[0], String::from_utf8_lossy(&reason).into_owned());
+            return Err(Error::Meet(MeetError::NoNic { rank, reason }));
+        }
+    };
+    let bells = Arc::new(take_bells(control, device, made, letters)?);
+    let nic = if flags & SAYS_HELLO != 0 {
+        let hello = Hello {
+            process: process(),
+            portion: device.portion(),
+            hardware,
+            nic: None,
+        };
+        greet(control, device, hello, nic, &bells, calls)?
+    } else {
+        device.shared_with(0, device.portion());
+        None
+    };
+    let node = control.node(control.rank());
+    let several_nodes = (0..control.size()).any(|rank| control.node(rank) != node);
+    let rounds = if flags & OBSERVED != 0 && several_nodes {
+        compare_clocks(control)?
+    } else {
+        Vec::new()
+    };
+    Ok(Met { bells, nic, rounds })
+}
+
+/// The distance of bells in a block that the ranks of a node share. Ranks look at their bells often, so each has cache
+/// lines of its own.
+const STEP: usize = 128;
+const _: () = assert!(size_of::<Bell>() <= STEP);
+
+/// The blocks that a rank has allocated for bells.
+struct Made<B> {
+    /// For itself.
+    own: Option<Arc<B>>,
+    /// For all ranks of its node.
+    shared: Option<B>,
+}
+
+/// The ranks of this rank's node.
+fn neighbours(control: &dyn Control) -> Vec<usize> {
+    let node = control.node(control.rank());
+    let here = (0..control.size()).filter(|rank| control.node(*rank) == node);
+    here.collect()
+}
+
+/// Allocates bells, and tells others where they are. If one block can have the bells of a whole node, its lowest rank
+/// allocates that block. NICs ring a bell by a handle of its own, so a rank with a NIC has a block for its bell alone.
+fn make_bells<D: Device>(
+    control: &dyn Control,
+    device: &D,
+    has_nic: bool,
+) -> Result<(Made<D::Block>, Vec<Letter>)> {
+    let (rank, here) = (control.rank(), neighbours(control));
+    let mut handles = Vec::new();
+    let mut block = |bytes| -> Result<D::Block> {
+        let block = device.alloc(bytes, Sharing::Peers)?;
+        handles.push(block.share()?);
+        Ok(block)
+    };
+    let shares = device.shares_bells();
+    let shared = (shares && here[0] == rank).then(|| block(here.len() * STEP));
+    let shared = shared.transpose()?;
+    let own = (!shares || has_nic).then(|| block(size_of::<Bell>()));
+    let own = own.transpose()?.map(Arc::new);
+    // A NIC may ask for one more handle of its bell: see `greet`.
+    let shared_for_good = own.as_deref().filter(|_| !has_nic);
+    for block in shared.iter().chain(shared_for_good) {
+        block.share_no_more();
+    }
+    // Keys reach ranks of other nodes, too.
+    let all = handles
+        .iter()
+        .any(|handle| matches!(handle, Handle::Key(_)));
+    let ranks = if all {
+        (0..control.size()).collect()
+    } else {
+        here
+    };
+    let ranks = ranks.into_iter().filter(|_| !handles.is_empty());
+    let bytes = vec![u8::from(shared.is_some()), u8::from(own.is_some())];
+    let letter = |rank| Letter {
+        rank,
+        packet: Packet {
+            bytes: bytes.clone(),
+            handles: handles.clone(),
         },
     };
-    let packet = Packet {
-        bytes: postcard::to_stdvec(&hello).expect("plain data can be encoded"),
-        handles,
+    let letters = ranks.map(letter).collect();
+    Ok((Made { own, shared }, letters))
+}
+
+/// Maps the bells that the others have allocated.
+fn take_bells<D: Device>(
+    control: &dyn Control,
+    device: &D,
+    made: Made<D::Block>,
+    letters: Vec<Letter>,
+) -> Result<Bells<D::Block>> {
+    let (me, here) = (control.rank(), neighbours(control));
+    let mut at = vec![None; control.size()];
+    let mut blocks = Vec::new();
+    let mut share = |block: D::Block, at: &mut Vec<Option<Ptr>>| {
+        for (place, rank) in here.iter().enumerate() {
+            at[*rank] = Some(block.base().byte_add(place * STEP));
+        }
+        blocks.push(block);
     };
-    own.share_no_more();
-    rung.share_no_more();
-    let (mut bells, mut theirs, mut users) = (Vec::new(), Vec::new(), Vec::new());
-    let mut any_observed = false;
-    for (rank, packet) in control
-        .exchange("making a world", packet)?
-        .into_iter()
-        .enumerate()
-    {
+    if let Some(shared) = made.shared {
+        share(shared, &mut at);
+    }
+    let mut own_bells = Vec::new();
+    for Letter { rank, packet } in letters {
+        let mut handles = packet.handles.into_iter();
+        let [has_shared, has_own] = packet.bytes[..] else {
+            let reason = format!("it has {} bytes", packet.bytes.len());
+            return Err(Error::Meet(MeetError::Unreadable { rank, reason }));
+        };
+        let mut map = |is_there: u8, bytes| {
+            let handle = handles.next().filter(|_| is_there != 0 && rank != me);
+            match handle.map(|handle| device.map(handle, bytes)).transpose() {
+                // The rank is near, but cannot be mapped. A window will report that, or use the NIC.
+                Err(DeviceError::Unsupported { .. }) => Ok(None),
+                mapped => mapped,
+            }
+        };
+        if has_shared != 0
+            && let Some(block) = map(has_shared, here.len() * STEP)?
+        {
+            share(block, &mut at);
+        }
+        if has_own != 0 {
+            own_bells.push((rank, map(has_own, size_of::<Bell>())?));
+        }
+    }
+    // These come last, since they count more than the places in a shared block.
+    for (rank, block) in own_bells {
+        at[rank] = block.as_ref().map(|block| block.base());
+        blocks.extend(block);
+    }
+    if let Some(own) = &made.own {
+        at[me] = Some(own.base());
+    }
+    let own = at[me].ok_or_else(|| {
+        let (rank, reason) = (here[0], "it brought no bells".to_owned());
+        Error::Meet(MeetError::Unreadable { rank, reason })
+    })?;
+    Ok(Bells {
+        at,
+        own,
+        own_block: made.own,
+        _blocks: blocks,
+    })
+}
+
+/// Tells all ranks about the hardware and the NIC of this one, and connects the NICs. Ranks that have neither only
+/// listen.
+fn greet<D: Device>(
+    control: &dyn Control,
+    device: &D,
+    mut hello: Hello,
+    nic: Option<Arc<dyn Nic>>,
+    bells: &Bells<D::Block>,
+    calls: NicCalls,
+) -> Result<Option<Attached<D>>> {
+    let bytes = size_of::<Bell>();
+    let mut handles = Vec::new();
+    let mut registered = None;
+    if let Some(nic) = &nic {
+        // The bell that NICs ring. An agent must be able to reach it.
+        let rung = match &bells.own_block {
+            Some(own) if !device.staged() => own.clone(),
+            _ => Arc::new(device.alloc(bytes, Sharing::Nics)?),
+        };
+        let memory = Memory {
+            base: rung.base(),
+            bytes,
+            signalled: Signalled::Bell,
+            share: &|| rung.share(),
+            keep: rung.clone(),
+        };
+        // SAFETY: the block is kept. It holds a bell, which anyone may ring.
+        let Registration { key, guard } = unsafe { nic.register(memory) }?;
+        hello.nic = Some(HelloNic {
+            name: nic.name().into(),
+            address: nic.address(),
+            bell: (key.bytes, key.handle.is_some()),
+        });
+        handles.extend(key.handle);
+        for block in [&rung].into_iter().chain(&bells.own_block) {
+            block.share_no_more();
+        }
+        registered = Some((nic.clone(), guard, rung));
+    }
+    let says = registered.is_some() || !hello.hardware.is_empty();
+    let bytes = postcard::to_stdvec(&hello).expect("plain data can be encoded");
+    let letter = |rank| Letter {
+        rank,
+        packet: Packet {
+            bytes: bytes.clone(),
+            handles: handles.clone(),
+        },
+    };
+    let proposal = Proposal {
+        letters: (0..control.size()).filter(|_| says).map(letter).collect(),
+        ..Proposal::default()
+    };
+    let Decision::Agreed { letters, .. } = control.confer("meeting the NICs", proposal)? else {
+        unreachable!("no rank objects, and there are no headers");
+    };
+    let nobody = |_| (None, None);
+    let mut theirs: Vec<(Option<HelloNic>, Option<Handle>)> =
+        (0..control.size()).map(nobody).collect();
+    let mut users = Vec::new();
+    for Letter { rank, packet } in letters {
         let said: Hello =
             postcard::from_bytes(&packet.bytes).map_err(|error| MeetError::Unreadable {
                 rank,
                 reason: error.to_string(),
             })?;
-        if said.device != D::NAME {
-            return Err(Error::Meet(MeetError::OtherDevice {
-                rank,
-                theirs: said.device,
-                mine: D::NAME,
-            }));
-        }
-        any_observed |= said.observed;
-        let mut handles = packet.handles.into_iter();
-        let bell = handles
-            .next()
-            .map(|handle: Handle| device.map(handle, bytes));
-        bells.push(match bell.transpose() {
-            // The rank is near, but cannot be mapped. A window will report that, or use the NIC.
-            Err(DeviceError::Unsupported { .. }) => None,
-            bell => bell?,
-        });
-        let nic = said
-            .nic
-            .map_err(|reason| Error::Meet(MeetError::NoNic { rank, reason }))?;
-        theirs.push((nic, handles.next()));
+        theirs[rank] = (said.nic, packet.handles.into_iter().next());
         users.push((said.hardware, said.process, said.portion));
     }
     let mine = (hello.hardware, hello.process, hello.portion);
     let (processes, portion) = others_on_hardware(&mine, &users);
     device.shared_with(processes, portion);
-    let node = control.node(control.rank());
-    let with_nic = theirs
-        .iter()
-        .enumerate()
-        .filter(|(_, (said, _))| said.is_some());
-    let nics_on_node = with_nic
-        .filter(|(rank, _)| control.node(*rank) == node)
-        .count();
-    let nic = match (nic, registration) {
-        (Some(nic), Some(guard)) => {
-            let told = (calls, nics_on_node);
-            Some(attach(device, nic, (guard, rung), theirs, told)?)
-        }
-        _ => None,
-    };
-    let several_nodes = (0..control.size()).any(|rank| control.node(rank) != node);
-    let rounds = if any_observed && several_nodes {
-        compare_clocks(control)?
-    } else {
-        Vec::new()
-    };
-    Ok(Met {
-        own_bell: own,
-        bells,
-        nic,
-        rounds,
-    })
+    let here = neighbours(control).into_iter();
+    let nics_on_node = here.filter(|rank| theirs[*rank].0.is_some()).count();
+    let attached = registered.map(|(nic, guard, rung)| {
+        attach(device, nic, (guard, rung), theirs, (calls, nics_on_node))
+    });
+    attached.transpose()
 }
 
 /// Takes the times around exchanges of all ranks. Collective.
 fn compare_clocks(control: &dyn Control) -> Result<Vec<(u64, u64)>> {
     let round = |_| {
         let before = now();
-        let packet = Packet {
-            bytes: Vec::new(),
-            handles: Vec::new(),
-        };
-        control.exchange("comparing clocks", packet)?;
+        control.exchange("comparing clocks", Vec::new())?;
         Ok((before, now()))
     };
     (0..ROUNDS).map(round).collect()

@@ -34,7 +34,7 @@ mod progress;
 mod streams;
 mod watched;
 
-pub(crate) use agreement::{Agreement, Brought, Which};
+pub(crate) use agreement::{Agreement, Trouble, Which};
 pub(crate) use inner::Inner;
 pub use inner::World;
 pub(crate) use watched::Watched;

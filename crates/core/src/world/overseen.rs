@@ -8,7 +8,6 @@ use tidegate_hal::batch::Tag;
 use tidegate_hal::control::Control;
 use tidegate_hal::device::{Device, Reclaim as _};
 use tidegate_hal::ids::WindowId;
-use tidegate_hal::memory::Block as _;
 use tidegate_hal::site::CallSite;
 
 use super::inner::Inner;
@@ -76,7 +75,7 @@ impl<D: Device> Overseen for Inner<D> {
             return;
         }
         let events = lock(&self.events);
-        let (device, bell) = (&self.device, self.own_bell.base());
+        let (device, bell) = (&self.device, self.bells.own());
         for entry in events.windows.all() {
             let Some(window) = entry.window.upgrade() else {
                 continue;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tidegate_hal::batch::Tag;
 use tidegate_hal::device::{Device, Fault, Priority, Reclaim as _, StreamConfig, StreamName};
-use tidegate_hal::memory::Block as _;
 
 use super::inner::{Inner, World};
 use crate::error::{Cause, Error, StreamError, WaitFailed, WindowName};
@@ -19,8 +18,8 @@ impl<D: Device> World<D> {
         let node = inner.control.node(self.rank());
         StreamConfig {
             name,
-            bell: inner.own_bell.base(),
-            keep: inner.own_bell.clone(),
+            bell: inner.bells.own(),
+            keep: inner.bells.clone(),
             inline: false,
             ranks_on_node: (0..self.size())
                 .filter(|rank| inner.control.node(*rank) == node)

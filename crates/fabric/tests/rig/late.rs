@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_hal::control::{Control, ControlError, Event, Packet, Sink};
+use tidegate_hal::control::{Control, ControlError, Decision, Event, Proposal, Sink};
 
 /// Passes everything on to another control plane. Only events about the rank `of` wait until the test lets them go.
 pub(crate) struct Late<C> {
@@ -67,8 +67,12 @@ impl<C: Control> Control for Late<C> {
         self.control.node(rank)
     }
 
-    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
-        self.control.exchange(label, packet)
+    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError> {
+        self.control.exchange(label, bytes)
+    }
+
+    fn confer(&self, label: &str, proposal: Proposal) -> Result<Decision, ControlError> {
+        self.control.confer(label, proposal)
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {

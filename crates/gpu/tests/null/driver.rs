@@ -242,7 +242,7 @@ unsafe impl Driver for Null {
         })
     }
 
-    fn map_peer(&self, _: OwnedFd, _: usize) -> Result<PeerMemory, DeviceError> {
+    fn map_peer(&self, _: &OwnedFd, _: usize) -> Result<PeerMemory, DeviceError> {
         Err(no_peers())
     }
 

@@ -124,7 +124,7 @@ fn memory_is_freed_when_nobody_uses_it_and_nothing_waits() {
     unsafe {
         let handle = first.export_shared(&memory).unwrap();
         // Ranks that are threads map the same address.
-        let joined = second.map_shared(handle, 1000).unwrap();
+        let joined = second.map_shared(&handle, 1000).unwrap();
         assert_eq!(joined.base, memory.base);
         assert_eq!(
             runtime.get("peers"),
@@ -168,7 +168,7 @@ fn memory_that_a_peer_has_mapped_is_kept() {
     drop(held);
     device.give_shared_up();
     assert_eq!(runtime.get("frees"), 1);
-    let gone = device.map_shared(late, 1000).unwrap_err();
+    let gone = device.map_shared(&late, 1000).unwrap_err();
     assert!(matches!(gone, DeviceError::BadHandle(_)), "{gone}");
 }
 
@@ -200,9 +200,7 @@ fn a_peers_memory_is_held_from_before_it_is_opened_until_it_is_closed() {
     let (exports, slot, fd) = peer(memory.as_mut_ptr(), 1000);
     let again = fd.try_clone().unwrap();
     let device = runtime.device(0);
-    let short = device
-        .map_shared(again.try_clone().unwrap(), 1001)
-        .unwrap_err();
+    let short = device.map_shared(&again, 1001).unwrap_err();
     assert!(
         short
             .to_string()
@@ -210,13 +208,13 @@ fn a_peers_memory_is_held_from_before_it_is_opened_until_it_is_closed() {
         "{short}"
     );
     runtime.set("atomics", 0);
-    let error = device.map_shared(again, 1000).unwrap_err();
+    let error = device.map_shared(&again, 1000).unwrap_err();
     assert!(
         error.to_string().contains("GPU 0 to words of GPU 1"),
         "{error}"
     );
     runtime.set("atomics", 1);
-    let mapped = device.map_shared(fd, 1000).unwrap();
+    let mapped = device.map_shared(&fd, 1000).unwrap();
     assert_eq!(mapped.base, memory.as_ptr().addr() as u64 + 256);
     assert!(!exports.revoke(slot).unwrap());
     // SAFETY: the memory is given up once.
@@ -238,7 +236,7 @@ fn whole_memory_is_handed_over_by_its_own_descriptor() {
     assert_eq!(memory.size, 65536);
     // SAFETY: the memory is not given up yet.
     let handle = unsafe { device.export_shared(&memory) }.unwrap();
-    let mapped = device.map_shared(handle, 1000).unwrap();
+    let mapped = device.map_shared(&handle, 1000).unwrap();
     assert_eq!(mapped.size, 65536);
     assert_ne!(mapped.base, memory.base);
     // SAFETY: each is given up once.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::{Op, Scalar};
-use tidegate_hal::control::{Control, Packet};
+use tidegate_hal::control::Control;
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::far::{Bus, BusError, CELL, Piece, Reached, Span, Update};
 use tidegate_hal::memory::Ptr;
@@ -153,15 +153,11 @@ impl Rma {
         };
         // A rank that cannot go on says so, so that the others do not wait for it.
         let said = postcard::to_stdvec(&mine.as_ref().map_err(ToString::to_string));
-        let packet = Packet {
-            bytes: said.expect("plain data can be encoded"),
-            handles: Vec::new(),
-        };
-        let packets = self.control.exchange("memory of MPI", packet);
+        let said = said.expect("plain data can be encoded");
+        let all = self.control.exchange("memory of MPI", said);
         let mut said = Vec::new();
-        for (rank, packet) in packets.map_err(system)?.into_iter().enumerate() {
-            let round: Result<Round, String> =
-                postcard::from_bytes(&packet.bytes).map_err(system)?;
+        for (rank, round) in all.map_err(system)?.into_iter().enumerate() {
+            let round: Result<Round, String> = postcard::from_bytes(&round).map_err(system)?;
             said.push(round.map_err(|text| DeviceError::Exhausted {
                 what: "memory of MPI",
                 detail: format!("rank {rank}: {text}"),

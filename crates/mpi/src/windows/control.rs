@@ -5,22 +5,24 @@ use std::sync::Arc;
 use super::inner::Inner;
 use super::notice::Notice;
 use serde::{Deserialize, Serialize};
-use tidegate_hal::control::{Control, ControlError, Event, Handle, Packet, Sink};
+use tidegate_hal::control::{
+    Control, ControlError, Decision, Event, Handle, Packet, Proposal, Sink,
+};
 
-/// The header of a packet's bytes.
+/// The header of a letter's bytes.
 #[derive(Serialize, Deserialize)]
 struct Head {
     /// The key of each handle, if it has one.
     keys: Vec<Option<Vec<u8>>>,
 }
 
-/// A control plane that also carries keys among the handles. Keys are sent with the bytes, and so reach all ranks, on
-/// other nodes too.
+/// A control plane that also carries keys among the handles. Keys are sent with the bytes of a letter, and so reach
+/// ranks of other nodes, too.
 ///
 /// Before a rank leaves, it waits until its peers have received its last signals.
 pub(super) struct Keyed(pub(super) Arc<dyn Control>, pub(super) Arc<Inner>);
 
-/// How many bytes of a packet are reserved for keys.
+/// How many bytes of a letter are reserved for keys.
 const ROOM: usize = 4096;
 
 impl Control for Keyed {
@@ -36,26 +38,38 @@ impl Control for Keyed {
         self.0.node(rank)
     }
 
-    fn exchange(&self, label: &str, packet: Packet) -> Result<Vec<Packet>, ControlError> {
-        let (bytes, handles) = (packet.bytes.len(), packet.handles.len());
-        let most = Packet::MAX_BYTES - ROOM;
-        if bytes > most || handles > Packet::MAX_HANDLES {
-            let label = label.to_owned();
-            return Err(ControlError::TooLarge {
-                label,
-                bytes,
-                most,
-                handles,
-            });
+    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError> {
+        self.0.exchange(label, bytes)
+    }
+
+    fn confer(&self, label: &str, mut proposal: Proposal) -> Result<Decision, ControlError> {
+        for letter in &mut proposal.letters {
+            let packet = std::mem::take(&mut letter.packet);
+            let (bytes, handles) = (packet.bytes.len(), packet.handles.len());
+            let most = Packet::MAX_BYTES - ROOM;
+            if bytes > most || handles > Packet::MAX_HANDLES {
+                let label = label.to_owned();
+                return Err(ControlError::TooLarge {
+                    label,
+                    bytes,
+                    most,
+                    handles,
+                });
+            }
+            letter.packet = packed(packet);
         }
-        let packets = self.0.exchange(label, packed(packet))?;
-        let unpack = |(rank, packet)| unpacked(packet).map_err(|_| rank);
-        let all: Result<_, usize> = packets.into_iter().enumerate().map(unpack).collect();
-        all.map_err(|rank| ControlError::Mismatch {
-            rank,
-            mine: format!("{label}, over MPI"),
-            theirs: format!("{label}, in another way"),
-        })
+        let mut decision = self.0.confer(label, proposal)?;
+        if let Decision::Agreed { letters, .. } = &mut decision {
+            for letter in letters {
+                let packet = unpacked(std::mem::take(&mut letter.packet));
+                letter.packet = packet.map_err(|_| ControlError::Mismatch {
+                    rank: letter.rank,
+                    mine: format!("{label}, over MPI"),
+                    theirs: format!("{label}, in another way"),
+                })?;
+            }
+        }
+        Ok(decision)
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {
@@ -136,7 +150,7 @@ mod tests {
                 bytes: vec![1, 2, 3],
                 handles: vec![
                     Handle::Key(vec![7]),
-                    Handle::Fd(fd.into()),
+                    Handle::Fd(Arc::new(fd.into())),
                     Handle::Key(vec![8, 9]),
                 ],
             })

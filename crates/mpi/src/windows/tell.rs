@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidegate_hal::control::{Control, Packet};
+use tidegate_hal::control::Control;
 
 use super::error::JoinError;
 
@@ -14,15 +14,12 @@ pub(super) fn tell<T: Serialize + DeserializeOwned>(
     mine: Result<T, JoinError>,
 ) -> Result<Vec<T>, JoinError> {
     let said = mine.as_ref().map_err(ToString::to_string);
-    let packet = Packet {
-        bytes: postcard::to_stdvec(&said).expect("plain data can be encoded"),
-        handles: Vec::new(),
-    };
-    let packets = control.exchange(what, packet);
+    let bytes = postcard::to_stdvec(&said).expect("plain data can be encoded");
+    let came = control.exchange(what, bytes);
     mine?;
     let mut all = Vec::new();
-    for (rank, packet) in packets?.into_iter().enumerate() {
-        let said: Result<Result<T, String>, _> = postcard::from_bytes(&packet.bytes);
+    for (rank, bytes) in came?.into_iter().enumerate() {
+        let said: Result<Result<T, String>, _> = postcard::from_bytes(&bytes);
         let said = said.unwrap_or_else(|error| Err(error.to_string()));
         all.push(said.map_err(|reason| JoinError::Peer { rank, reason })?);
     }

@@ -5,7 +5,7 @@ use std::sync::Barrier as Meeting;
 use std::sync::atomic::AtomicUsize;
 
 use tidegate_boot::LocalControl;
-use tidegate_hal::control::{Control, ControlError, Packet, Sink};
+use tidegate_hal::control::{Control, ControlError, Decision, Proposal, Sink};
 use tidegate_hal::nic::*;
 
 use super::*;
@@ -191,12 +191,20 @@ impl Control for Lost {
     fn exchange(
         &self,
         label: &str,
-        packet: Packet,
-    ) -> std::result::Result<Vec<Packet>, ControlError> {
-        let all = self.0.exchange(label, packet)?;
+        bytes: Vec<u8>,
+    ) -> std::result::Result<Vec<Vec<u8>>, ControlError> {
+        self.0.exchange(label, bytes)
+    }
+
+    fn confer(
+        &self,
+        label: &str,
+        proposal: Proposal,
+    ) -> std::result::Result<Decision, ControlError> {
+        let decision = self.0.confer(label, proposal)?;
         match (label, self.rank()) {
             ("agreeing on a window", 1) => Err(ControlError::Closed("on purpose".into())),
-            _ => Ok(all),
+            _ => Ok(decision),
         }
     }
 

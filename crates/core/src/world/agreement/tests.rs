@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tidegate_boot::LocalControl;
-use tidegate_hal::control::{Control, ControlError, Packet, Sink};
+use tidegate_hal::control::{Control, ControlError, Decision, Packet, Proposal, Sink};
 use tidegate_hal::ids::TeamId;
 use tidegate_host::Host;
 
@@ -25,6 +25,40 @@ struct Directed {
     /// An exchange in which the handles of the other ranks do not arrive.
     bare: &'static str,
     past: Arc<Past>,
+}
+
+impl Directed {
+    /// Makes a call in its turn, unless it is refused.
+    fn directed<R>(
+        &self,
+        label: &str,
+        call: impl FnOnce() -> ControlResult<R>,
+    ) -> ControlResult<R> {
+        let mut refused = lock(&self.refused);
+        if let Some(at) = refused.iter().position(|each| *each == label) {
+            refused.remove(at);
+            return Err(ControlError::TooLarge {
+                label: label.to_owned(),
+                bytes: Packet::MAX_BYTES + 1,
+                most: Packet::MAX_BYTES,
+                handles: 0,
+            });
+        }
+        drop(refused);
+        let thread = std::thread::current();
+        let name = format!("{}: {label}", thread.name().unwrap_or_default());
+        self.past.add(format!("before {name}"));
+        let place = self.order.iter().position(|each| *each == name);
+        if let Some(before) = place.and_then(|place| place.checked_sub(1)) {
+            // The order is kept only for a time: if threads take turns, the call that should be first may have to be
+            // second.
+            let patience = Duration::from_millis(500);
+            self.past.wait_for(self.order[before], patience);
+        }
+        let done = call();
+        self.past.add(name);
+        done
+    }
 }
 
 /// The exchanges that were made, and those that are about to be.
@@ -57,36 +91,19 @@ impl Control for Directed {
         self.control.node(rank)
     }
 
-    fn exchange(&self, label: &str, packet: Packet) -> ControlResult<Vec<Packet>> {
-        let mut refused = lock(&self.refused);
-        if let Some(at) = refused.iter().position(|each| *each == label) {
-            refused.remove(at);
-            let (bytes, handles) = (packet.bytes.len(), packet.handles.len());
-            return Err(ControlError::TooLarge {
-                label: label.to_owned(),
-                bytes,
-                most: Packet::MAX_BYTES,
-                handles,
-            });
+    fn exchange(&self, label: &str, bytes: Vec<u8>) -> ControlResult<Vec<Vec<u8>>> {
+        self.directed(label, || self.control.exchange(label, bytes))
+    }
+
+    fn confer(&self, label: &str, proposal: Proposal) -> ControlResult<Decision> {
+        let mut decision = self.directed(label, || self.control.confer(label, proposal));
+        if label == self.bare
+            && let Ok(Decision::Agreed { letters, .. }) = &mut decision
+        {
+            let packets = letters.iter_mut().map(|letter| &mut letter.packet);
+            packets.for_each(|packet| packet.handles.clear());
         }
-        drop(refused);
-        let thread = std::thread::current();
-        let name = format!("{}: {label}", thread.name().unwrap_or_default());
-        self.past.add(format!("before {name}"));
-        let place = self.order.iter().position(|each| *each == name);
-        if let Some(before) = place.and_then(|place| place.checked_sub(1)) {
-            // The order is kept only for a time: if threads take turns, the exchange that should be first may have to
-            // be second.
-            let patience = Duration::from_millis(500);
-            self.past.wait_for(self.order[before], patience);
-        }
-        let mut packets = self.control.exchange(label, packet);
-        if label == self.bare {
-            let others = packets.iter_mut().flatten();
-            others.for_each(|packet| packet.handles.clear());
-        }
-        self.past.add(name);
-        packets
+        decision
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> ControlResult<()> {
@@ -440,37 +457,59 @@ fn world(sequence: u32) -> WindowId {
 }
 
 #[test]
-fn what_is_said_of_another_window_is_a_mismatch_for_all() {
+fn what_is_decided_is_the_same_error_for_all() {
     let which = |sequence, name: &str| Which {
         id: world(sequence),
         name: name.into(),
     };
     let (x, y) = (which(0, "w"), which(1, "w"));
-    let fails = || Err(Error::other("no room"));
-    let succeeds = || Ok(((), Vec::new()));
-    let all = |second: &Which, what| {
-        vec![
-            said(&x, false, succeeds()).0,
-            said::<()>(second, false, what).0,
-        ]
-    };
-    heard::<()>(&x, all(&x, succeeds()), Ok(())).unwrap();
-    let text = |heard: Result<Vec<((), _)>>| heard.unwrap_err().to_string();
+    // The ranks mean different windows of one name. Both hear the same.
+    let header = |which| [postcard::to_stdvec(which).unwrap(), b"terms".to_vec()].concat();
+    let (first, other) = (header(&x), header(&y));
     for mine in [&x, &y] {
-        let error = text(heard(mine, all(&y, succeeds()), Ok(())));
-        assert!(
-            error.contains("`w` (number 0) and `w` (number 1)"),
-            "{error}"
-        );
+        let no_terms = |_: &[u8], _, _: &[u8]| unreachable!("the windows differ");
+        let error = mine.differ(&first, 1, &other, no_terms).to_string();
+        let both = "`w` (number 0) and `w` (number 1)";
+        assert!(error.contains(both), "{error}");
     }
-    let error = text(heard(&x, all(&x, fails()), Ok(())));
-    assert!(
-        error.contains("rank 1") && error.contains("no room"),
-        "{error}"
-    );
-    // A rank that failed gets its own error, if all mean the same window.
-    let own = heard::<()>(&x, all(&x, fails()), Err(Error::other("mine")));
-    assert!(matches!(own, Err(Error::Other(_))));
+    // They mean the same window, and its terms differ.
+    let terms = |first: &[u8], rank, other: &[u8]| {
+        assert_eq!((first, rank, other), (&b"terms"[..], 1, &b"terms"[..]));
+        Ok(Disagreement::Memory { rank })
+    };
+    let error = x.differ(&first, 1, &first, terms).to_string();
+    assert!(error.contains("memory of rank 1"), "{error}");
+    let damaged = x.differ(&[], 1, &other, terms).to_string();
+    assert!(damaged.contains("message of rank 0"), "{damaged}");
+
+    let fails = || Trouble::Failed(Error::other("no room"));
+    let hears = |refusal: Refusal, trouble| {
+        let Objection { kind, reason } = refusal.objection();
+        let ranks = vec![1, 4];
+        let decision = Decision::Refused {
+            kind,
+            ranks,
+            reason,
+        };
+        let differ = |_: &[u8], _, _: &[u8]| unreachable!("nothing differs");
+        decided(&x, decision, trouble, differ).unwrap_err()
+    };
+    let failed = || Refusal::of(&fails(), MOST_TEXT);
+    let error = hears(failed(), None).to_string();
+    let says = error.contains("rank 1") && error.contains("no room");
+    assert!(says, "{error}");
+    // A rank that failed gets its own error, unless all ranks get the same.
+    let mine = || Some(Trouble::Failed(Error::other("mine")));
+    assert!(matches!(hears(failed(), mine()), Error::Other(_)));
+    let found = Refusal::Found(Disagreement::Memory { rank: 1 });
+    let mine = || Some(Trouble::Found(Disagreement::Memory { rank: 4 }));
+    let error = hears(found, mine()).to_string();
+    assert!(error.contains("memory of rank 1"), "{error}");
+    let taken = hears(Refusal::Taken, mine());
+    let Error::Open(WindowError::NameTaken { ranks, .. }) = taken else {
+        panic!("{taken}")
+    };
+    assert_eq!(ranks, [1, 4]);
 }
 
 /// Two types have one name and size, as in two versions of a program.

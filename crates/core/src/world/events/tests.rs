@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_boot::LocalControl;
-use tidegate_hal::control::{Control, ControlError, Packet, Sink};
+use tidegate_hal::control::{Control, ControlError, Decision, Packet, Proposal, Sink};
 use tidegate_host::Host;
 
 use super::{Event, Message, WindowId};
@@ -31,9 +31,17 @@ impl Control for Slow {
     fn exchange(
         &self,
         label: &str,
-        packet: Packet,
-    ) -> std::result::Result<Vec<Packet>, ControlError> {
-        self.0.exchange(label, packet)
+        bytes: Vec<u8>,
+    ) -> std::result::Result<Vec<Vec<u8>>, ControlError> {
+        self.0.exchange(label, bytes)
+    }
+
+    fn confer(
+        &self,
+        label: &str,
+        proposal: Proposal,
+    ) -> std::result::Result<Decision, ControlError> {
+        self.0.confer(label, proposal)
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> std::result::Result<(), ControlError> {

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use tidegate_hal::device::{Device as _, Reclaim as _, Stream as _};
 use tidegate_hal::ids::WindowId;
-use tidegate_hal::memory::Block as _;
 use tidegate_host::Host;
 
 use super::{KEPT, Known};
@@ -95,7 +94,7 @@ fn a_cause_that_comes_late_is_named() {
                 let inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
                 for (word, _) in &window.words {
                     // SAFETY: the window is held, and so are its words. The bell is the world's.
-                    unsafe { world.device().poison(*word, world.inner.own_bell.base()) };
+                    unsafe { world.device().poison(*word, world.inner.bells.own()) };
                 }
                 let since = Instant::now();
                 while s.raw().reclaim().fault().is_none() {

@@ -1,0 +1,194 @@
+//! What is decided, compared with a model that keeps all that the ranks say.
+
+use super::*;
+use proptest::prelude::*;
+
+fn call(label: &str) -> Call {
+    Call::new(Kind::Confer, label)
+}
+
+fn come(rounds: &mut Rounds, rank: usize, round: u64, label: &str) -> Option<Outcome> {
+    match rounds.come(rank, round, call(label), Vote::default()) {
+        Ok(Came::Counted(outcome)) => outcome,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn agreed() -> Option<Outcome> {
+    Some(Outcome::Agreed { flags: 0 })
+}
+
+fn lost(rank: u32) -> Option<Outcome> {
+    let reason = "gone".into();
+    Some(Outcome::Failed(Failure::Lost { rank, reason }))
+}
+
+#[test]
+fn a_round_is_decided_when_all_have_come() {
+    let mut rounds = Rounds::new(3);
+    for round in 0..3 {
+        assert_eq!(come(&mut rounds, 2, round, "a"), None);
+        assert_eq!(come(&mut rounds, 0, round, "a"), None);
+        assert_eq!(come(&mut rounds, 1, round, "a"), agreed());
+    }
+}
+
+#[test]
+fn different_calls_fail_at_once_and_each_rank_hears_of_another() {
+    let mut rounds = Rounds::new(4);
+    assert_eq!(come(&mut rounds, 2, 0, "open"), None);
+    let Some(Outcome::Failed(failure)) = come(&mut rounds, 1, 0, "free") else {
+        panic!("{rounds:?}")
+    };
+    let says = |mine: &Call| match failure.error(mine) {
+        ControlError::Mismatch { rank, theirs, .. } => (rank, theirs),
+        other => panic!("{other}"),
+    };
+    assert_eq!(says(&call("free")), (2, "open".into()));
+    assert_eq!(says(&call("open")), (1, "free".into()));
+    assert_eq!(says(&call("another")), (1, "free".into()));
+    let exchange = Call::new(Kind::Exchange, "free");
+    assert_eq!(says(&exchange), (1, "free (no exchange)".into()));
+    // The news may cross with what others say. There is no later round.
+    let late = rounds.come(3, 0, call("free"), Vote::default());
+    assert_eq!(late, Ok(Came::Late));
+    assert_eq!(rounds.end(0, "gone"), None);
+    assert!(rounds.come(3, 1, call("free"), Vote::default()).is_err());
+    assert_eq!(rounds.letter(3, 0, 0), Ok(false));
+}
+
+#[test]
+fn a_rank_that_ends_fails_the_round_to_which_it_has_not_come() {
+    let mut rounds = Rounds::new(3);
+    come(&mut rounds, 1, 0, "a");
+    assert_eq!(rounds.end(2, "gone"), lost(2));
+    // It has come to this round, and so fails the next one.
+    let mut rounds = Rounds::new(3);
+    come(&mut rounds, 1, 0, "a");
+    assert_eq!(rounds.end(1, "gone"), None);
+    come(&mut rounds, 0, 0, "a");
+    assert_eq!(come(&mut rounds, 2, 0, "a"), agreed());
+    assert_eq!(come(&mut rounds, 0, 1, "a"), lost(1));
+    // No round is open. The first that has ended is named.
+    let mut rounds = Rounds::new(3);
+    assert_eq!(rounds.end(2, "gone"), None);
+    assert_eq!(rounds.end(2, "again"), None);
+    assert_eq!(rounds.end(1, "gone"), None);
+    assert_eq!(rounds.letter(1, 0, 0), Ok(false), "it has ended");
+    assert_eq!(come(&mut rounds, 0, 0, "a"), lost(2));
+}
+
+#[test]
+fn what_is_out_of_order_is_refused() {
+    let vote = Vote::default;
+    let mut rounds = Rounds::new(3);
+    for (rank, round) in [(0, 1), (3, 0), (0, u64::MAX)] {
+        assert!(rounds.come(rank, round, call("a"), vote()).is_err());
+        assert!(rounds.letter(rank, round, 1).is_err());
+    }
+    assert_eq!(rounds.letter(0, 0, 1), Ok(true));
+    for to in [0, 1, 3, usize::MAX] {
+        assert!(rounds.letter(0, 0, to).is_err(), "{to}");
+    }
+    let exchange = rounds.come(0, 0, Call::new(Kind::Exchange, "a"), vote());
+    assert!(exchange.is_err(), "there are no letters in an exchange");
+    assert_eq!(rounds.letter(0, 0, 2), Ok(true));
+    come(&mut rounds, 0, 0, "a");
+    assert!(rounds.come(0, 0, call("a"), vote()).is_err());
+    assert!(rounds.letter(0, 0, 2).is_err());
+    for rank in [1, 2] {
+        come(&mut rounds, rank, 0, "a");
+    }
+    assert!(rounds.come(0, 0, call("a"), vote()).is_err());
+    assert_eq!(rounds.letter(0, 1, 1), Ok(true));
+}
+
+/// The decision about all votes, in the order of ranks.
+pub(crate) fn model(votes: &[Vote]) -> Outcome {
+    let differs = votes
+        .iter()
+        .position(|vote| vote.compared() != votes[0].compared());
+    if let Some(rank) = differs {
+        return Outcome::Differs {
+            first: votes[0].header.clone(),
+            rank: rank as u32,
+            other: votes[rank].header.clone(),
+        };
+    }
+    let Some(kind) = votes.iter().filter_map(|vote| vote.objects).min() else {
+        let flags = votes.iter().fold(0, |flags, vote| flags | vote.flags);
+        return Outcome::Agreed { flags };
+    };
+    let mut ranks: Vec<_> = (0..votes.len() as u32).collect();
+    ranks.retain(|rank| votes[*rank as usize].objects == Some(kind));
+    ranks.truncate(Decision::MOST_NAMED);
+    let reason = votes[ranks[0] as usize].reason.clone();
+    Outcome::Refused {
+        kind,
+        ranks,
+        reason,
+    }
+}
+
+/// Votes that are often alike.
+pub(crate) fn any_vote() -> impl Strategy<Value = Vote> {
+    let header = prop_oneof![5 => Just(vec![0, 0]), 1 => prop::collection::vec(0u8..2, 0..3)];
+    let objects = prop_oneof![3 => Just(None), 1 => (1u8..4).prop_map(Some)];
+    (header, 0u32..3, 0u32..8, objects, any::<u8>()).prop_map(
+        |(header, alike, flags, objects, reason)| Vote {
+            header,
+            alike,
+            flags,
+            objects,
+            reason: objects.map_or_else(Vec::new, |_| vec![reason]),
+        },
+    )
+}
+
+/// Votes of all ranks, and the order in which they come.
+fn any_round() -> impl Strategy<Value = (Vec<Vote>, Vec<usize>)> {
+    prop::collection::vec(any_vote(), 1..40).prop_flat_map(|votes| {
+        let ranks: Vec<_> = (0..votes.len()).collect();
+        (Just(votes), Just(ranks).prop_shuffle())
+    })
+}
+
+proptest! {
+    #[test]
+    fn little_is_kept_and_the_decision_is_that_about_all((votes, order) in any_round()) {
+        let mut rounds = Rounds::new(votes.len());
+        let mut decided = None;
+        for rank in order {
+            prop_assert_eq!(decided, None);
+            let came = rounds.come(rank, 0, call("a"), votes[rank].clone());
+            let Ok(Came::Counted(outcome)) = came else {
+                panic!("{came:?}")
+            };
+            decided = outcome;
+        }
+        prop_assert_eq!(decided, Some(model(&votes)));
+    }
+
+    /// A round has one outcome, whatever happens, and none follows a failure.
+    #[test]
+    fn outcomes_are_final(steps in prop::collection::vec((0usize..4, 0u8..8), 0..40)) {
+        let mut rounds = Rounds::new(4);
+        let (mut outcomes, mut failed) = (0, false);
+        for (rank, kind) in steps {
+            let outcome = match kind {
+                0 => rounds.end(rank, "gone"),
+                kind => {
+                    let label = if kind == 1 { "b" } else { "a" };
+                    match rounds.come(rank, rounds.round(), call(label), Vote::default()) {
+                        Ok(Came::Counted(outcome)) => outcome,
+                        Ok(Came::Late) | Err(_) => None,
+                    }
+                }
+            };
+            prop_assert!(outcome.is_none() || !failed);
+            failed |= matches!(outcome, Some(Outcome::Failed(_)));
+            outcomes += u64::from(outcome.is_some() && !failed);
+            prop_assert_eq!(rounds.round(), outcomes);
+        }
+    }
+}
