@@ -34,6 +34,7 @@ pages! {
     #[cfg(any(not(doctest), feature = "fabric"))]
     nodes = "nodes.md";
     clusters = "clusters.md";
+    large_jobs = "large-jobs.md";
     environment = "environment.md";
     verify = "verify.md";
     tools = "tools.md" with "trace-page.md";
