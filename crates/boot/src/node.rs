@@ -338,7 +338,15 @@ impl Node {
             }
             NodeRole::Broken(since) if now >= *since + VERDICT_PATIENCE => {
                 self.role = NodeRole::Alone;
-                self.held.clear();
+                // Of what is held, only the collective call is lost. The others must still hear of ends and revocations.
+                let held = std::mem::take(&mut self.held).into_iter();
+                self.to_hub.extend(held.filter(|message| {
+                    let is_call = matches!(
+                        message,
+                        Message::Letter { .. } | Message::Confer { .. } | Message::Exchange { .. }
+                    );
+                    !is_call
+                }));
                 let (me, leader) = (self.me, self.leader);
                 Some(format!(
                     "the connection between ranks {me} and {leader} of one node broke"

@@ -76,11 +76,16 @@ impl Epochs {
     /// Refuses an epoch that would be one too many.
     #[inline]
     pub(crate) fn admit(&self, members: Option<&[usize]>) -> Result<()> {
+        self.admit_more(members, 1)
+    }
+
+    /// Like [`Epochs::admit`], for so many epochs.
+    pub(crate) fn admit_more(&self, members: Option<&[usize]>, epochs: u64) -> Result<()> {
         let some = match members {
             None => self.most.load(Relaxed),
             Some(members) => members.iter().map(|peer| self.of(*peer)).max().unwrap_or(0),
         };
-        self.check(self.all.load(Relaxed).saturating_add(some), 1)
+        self.check(self.all.load(Relaxed).saturating_add(some), epochs)
     }
 
     /// Counts an epoch that has been enqueued.

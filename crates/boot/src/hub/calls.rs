@@ -16,6 +16,9 @@ impl Hub {
                 bytes,
             } => {
                 let to = to as usize;
+                // Descriptors do not go to other nodes, whatever the sender says of them.
+                let near = self.nodes.get(to) == self.nodes.get(from);
+                let handles = if near { handles } else { 0 };
                 if self.rounds.letter(from, round, to)? && self.is_here(to) {
                     let letter = Message::Letter {
                         rank,

@@ -26,12 +26,14 @@ pub struct Choice {
     /// The most bytes of a vector for which the algorithm with the fewest rounds is taken: all ranks send to all, say.
     /// Longer vectors are divided into chunks, so that fewer bytes are sent. The default is 16 KiB.
     pub short: usize,
-    /// The most bytes of a message between two ranks. Longer data is sent in pieces. Each rank has room for two pieces from
-    /// each rank that sends to it. The default is 256 KiB. If many ranks send to one, pieces are shorter than chosen, so
+    /// The most bytes of a message between two ranks, where one rank sends to another what it has itself. Longer data is
+    /// sent in pieces. Each rank has room for two pieces from each rank that sends to it, or for four if the algorithm
+    /// has two phases. The default is 256 KiB. If many ranks send to one, pieces are shorter than chosen, so
     /// that the room of a rank stays below 128 MiB where possible.
     pub piece: usize,
-    /// The most ranks of which each sends a short vector to all others. More ranks gather short vectors in a logarithm
-    /// of rounds. The default is 32.
+    /// The most ranks of which each sends a short vector to all others. More ranks gather the vectors of all in a
+    /// logarithm of rounds, as long as these have no more than `short * few` bytes together. A scan of more ranks goes from
+    /// rank to rank. The default is 32.
     pub few: usize,
 }
 

@@ -106,7 +106,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             len: match &what.counts {
                 Counts::Equal(len) => Ok(*len),
                 Counts::Each(counts) => Err(hash_of(counts)),
-                // Each rank has other numbers, and the two ranks of a slot compare its length.
+                // Each rank has other numbers, and the two ranks of a pair compare theirs.
                 Counts::Pairs(..) => Err(0),
             },
             choice: [choice.short, choice.piece, choice.few],
@@ -128,13 +128,23 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         let Schedule {
             inbound, outbound, ..
         } = &apart;
-        let each = |(slot, len): (&Slot, &usize)| (slot.rank, slot.key, *len);
-        let window = Window::of_joint(
-            name,
-            joint,
-            inbound.iter().map(each),
-            outbound.iter().map(each),
-        );
+        // If each pair of ranks has a length of its own, it is the key of the pair's slot: a slot is no longer than a
+        // piece, and would not show that the two ranks disagree about a longer block.
+        let (to, from) = match &what.counts {
+            Counts::Pairs(to, from) => (Some(to), Some(from)),
+            _ => (None, None),
+        };
+        let declared = |lengths: Option<&Vec<usize>>, slot: &Slot, len: &usize| {
+            let key = lengths.map_or(slot.key, |lengths| lengths[slot.rank] as u64);
+            (slot.rank, key, *len)
+        };
+        // A rank moves its own block without a slot. If its two lengths differ, it declares a slot that it does not
+        // have, so that all ranks hear of that.
+        let own = to.zip(from).filter(|(to, from)| to[rank] != from[rank]);
+        let own = own.map(|(to, _)| (rank, to[rank] as u64, to[rank]));
+        let inbound_slots = inbound.iter().map(|(slot, len)| declared(from, slot, len));
+        let outbound_slots = outbound.iter().map(|(slot, len)| declared(to, slot, len));
+        let window = Window::of_joint(name, joint, inbound_slots, outbound_slots.chain(own));
         let elements = apart.scratch.max(in_place.scratch);
         let ((inbox, outbox), scratch) =
             window.open_with(stream, |_, _| Region::zeroed(world, elements)?.on(stream))?;
@@ -163,7 +173,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         self.job.rank
     }
 
-    /// Whether this rank is the root.
+    /// Whether this rank is the root of a gather or scatter.
     pub(crate) fn is_root(&self) -> bool {
         matches!(self.what.kind, JointKind::Gather { root } | JointKind::Scatter { root } if root == self.job.rank)
     }
@@ -194,7 +204,8 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         self.inbox.ready(stream)?;
         let rounds = self.rounds(stream, buffers, reduction)?;
         for round in &*rounds {
-            round.admit(&self.inbox, &self.outbox)?;
+            // Each round may be an epoch with the same peer.
+            round.admit(&self.inbox, &self.outbox, rounds.len() as u64)?;
         }
         self.prepare(stream, &rounds, buffers)?;
         self.settle(stream, buffers, site)?;

@@ -28,7 +28,8 @@
 //! A [`Choice`] says where a collective changes from one algorithm to another, and how long its messages are.
 //!
 //! Inside, a collective is a window by slot with two buffers, and a call consists of epochs. So it runs on every device
-//! and over every NIC that windows do. A rank has room for two pieces from each rank that sends to it.
+//! and over every NIC that windows do. A rank has room for two pieces from each rank that sends to it,
+//! or for four if the algorithm has two phases.
 //!
 //! The first call for certain regions and a reduction prepares its batches. The last eight such sets are kept.
 //!

@@ -507,7 +507,21 @@ fn ranks_that_disagree_are_told() {
         let to = [usize::from(last); 3];
         let blocks = AllToAll::<f64, Host>::open_counts(&s, "x", &to, &[0; 3]).map(drop);
         let counts = AllGather::<f64, Host>::open_counts(&s, "x", &[1, 2, 3 + to[0]]).map(drop);
-        for opened in [roots, kinds, blocks, counts] {
+        // A rank disagrees with itself, and two ranks about a block that is longer than a piece.
+        let rank = world.rank();
+        let only = |len: usize, of: [usize; 2]| {
+            let mut lengths = [0; 3];
+            lengths[of[1]] = if rank == of[0] { len } else { 0 };
+            lengths
+        };
+        let all_to_all = |to: &[usize], from: &[usize]| {
+            AllToAll::<f64, Host>::open_counts(&s, "x", to, from).map(drop)
+        };
+        let oneself = all_to_all(&only(4096, [1, 1]), &only(1, [1, 1]));
+        let piece = Choice::default().piece(3, 8);
+        let pieces = all_to_all(&only(piece + 2, [0, 1]), &only(piece + 3, [1, 0]));
+        all_to_all(&only(piece + 3, [0, 1]), &only(piece + 3, [1, 0])).unwrap();
+        for opened in [roots, kinds, blocks, counts, oneself, pieces] {
             let error = opened.unwrap_err();
             let typed = matches!(error, Error::Open(WindowError::Disagreement { .. }));
             assert!(typed, "{error}");

@@ -296,14 +296,16 @@ impl<D: Device> Round<D> {
         self.first.iter().chain(&self.behind)
     }
 
-    /// Refuses the round if a peer has had its last epoch.
+    /// Refuses the round if a peer cannot have so many epochs more.
     pub(crate) fn admit<T: Element>(
         &self,
         inbox: &Inbox<'_, T, D, BySlot>,
         outbox: &Outbox<'_, T, D, BySlot>,
+        epochs: u64,
     ) -> Result<()> {
-        inbox.half().epochs.admit(Some(&self.origins))?;
-        outbox.held.half.epochs.admit(Some(&self.targets))
+        let (inbound, outbound) = (&inbox.half().epochs, &outbox.held.half.epochs);
+        inbound.admit_more(Some(&self.origins), epochs)?;
+        outbound.admit_more(Some(&self.targets), epochs)
     }
 
     /// Enqueues the round. `begun` becomes true when other ranks may count on the rest of it.
@@ -321,7 +323,7 @@ impl<D: Device> Round<D> {
     ) -> Result<()> {
         let (inbound, outbound) = (inbox.half(), &outbox.held.half);
         if let Some(batch) = &self.first {
-            self.admit(inbox, outbox)?;
+            self.admit(inbox, outbox, 1)?;
             self.uses[0].settle(stream, site)?;
             let arms: [&[Arm<D>]; 2] = [&self.arms[0], &self.arms[1]];
             submit_armed(stream, &arms, batch, call, site)?;

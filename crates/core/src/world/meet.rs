@@ -344,33 +344,49 @@ fn greet<D: Device>(
         registered = Some((nic.clone(), guard, rung));
     }
     let says = registered.is_some() || !hello.hardware.is_empty();
-    let bytes = postcard::to_stdvec(&hello).expect("plain data can be encoded");
-    let letter = |rank| Letter {
-        rank,
-        packet: Packet {
-            bytes: bytes.clone(),
-            handles: handles.clone(),
-        },
+    let bytes = match says {
+        true => postcard::to_stdvec(&hello).expect("plain data can be encoded"),
+        false => Vec::new(),
     };
-    let proposal = Proposal {
-        letters: (0..control.size()).filter(|_| says).map(letter).collect(),
-        ..Proposal::default()
-    };
-    let Decision::Agreed { letters, .. } = control.confer("meeting the NICs", proposal)? else {
-        unreachable!("no rank objects, and there are no headers");
-    };
-    let nobody = |_| (None, None);
-    let mut theirs: Vec<(Option<HelloNic>, Option<Handle>)> =
-        (0..control.size()).map(nobody).collect();
-    let mut users = Vec::new();
-    for Letter { rank, packet } in letters {
-        let said: Hello =
-            postcard::from_bytes(&packet.bytes).map_err(|error| MeetError::Unreadable {
-                rank,
-                reason: error.to_string(),
-            })?;
-        theirs[rank] = (said.nic, packet.handles.into_iter().next());
-        users.push((said.hardware, said.process, said.portion));
+    let (mut theirs, mut users) = (Vec::new(), Vec::new());
+    for (rank, bytes) in control
+        .exchange("meeting the NICs", bytes)?
+        .into_iter()
+        .enumerate()
+    {
+        let mut nic = None;
+        if !bytes.is_empty() {
+            let said: Hello =
+                postcard::from_bytes(&bytes).map_err(|error| MeetError::Unreadable {
+                    rank,
+                    reason: error.to_string(),
+                })?;
+            users.push((said.hardware, said.process, said.portion));
+            nic = said.nic;
+        }
+        theirs.push((nic, None));
+    }
+    let has_handle = |(nic, _): &(Option<HelloNic>, _)| nic.as_ref().is_some_and(|nic| nic.bell.1);
+    if theirs.iter().any(has_handle) {
+        let letter = |rank| Letter {
+            rank,
+            packet: Packet {
+                bytes: Vec::new(),
+                handles: handles.clone(),
+            },
+        };
+        let here = neighbours(control).into_iter();
+        let proposal = Proposal {
+            letters: here.filter(|_| !handles.is_empty()).map(letter).collect(),
+            ..Proposal::default()
+        };
+        let label = "sharing the bells of NICs";
+        let Decision::Agreed { letters, .. } = control.confer(label, proposal)? else {
+            unreachable!("no rank objects, and there are no headers");
+        };
+        for Letter { rank, packet } in letters {
+            theirs[rank].1 = packet.handles.into_iter().next();
+        }
     }
     let mine = (hello.hardware, hello.process, hello.portion);
     let (processes, portion) = others_on_hardware(&mine, &users);

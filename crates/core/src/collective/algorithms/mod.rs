@@ -109,11 +109,13 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
         },
         JointKind::AllReduce => {
             let count = counts.vector();
-            let all = count.saturating_mul(job.ranks);
-            match (is_short(count), is_crowd && is_short(all)) {
-                (_, true) => tree::all_reduce(job, input, count),
-                (true, _) => reduce::everywhere(job, input, count),
-                (false, _) => reduce::chunks_to_all(job, input, count),
+            // In a crowd, a rank would have a slot for each of the others. What it gathers in place of that is bounded.
+            let gathered = count.saturating_mul(job.ranks).saturating_mul(job.size);
+            let is_little = gathered <= choice.short.saturating_mul(choice.few);
+            match (is_crowd, is_short(count) && is_little) {
+                (true, true) => tree::all_reduce(job, input, count),
+                (false, _) if is_short(count) => reduce::everywhere(job, input, count),
+                _ => reduce::chunks_to_all(job, input, count),
             }
         }
         JointKind::ReduceScatter => reduce::scatter(job, counts.vector()),
