@@ -364,7 +364,7 @@ pub(crate) fn refused(job: &mut Job) {
     world
         .all_gather("large", vec![1; (1 << 20) - 4096])
         .unwrap();
-    assert!(world.all_gather("too large", vec![1; 1 << 20]).is_err());
+    assert!(world.all_gather("too large", vec![1; (1 << 20) + 1]).is_err());
 }
 
 /// If a rank is killed, all others name it, and their waits end.
