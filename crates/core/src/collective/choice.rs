@@ -32,8 +32,8 @@ pub struct Choice {
     /// that the room of a rank stays below 128 MiB where possible.
     pub piece: usize,
     /// The most ranks of which each sends a short vector to all others. More ranks gather the vectors of all in a
-    /// logarithm of rounds, as long as these have no more than `short * few` bytes together. A scan of more ranks goes from
-    /// rank to rank. The default is 32.
+    /// logarithm of rounds, as long as these have no more than `short * few` bytes together in an all-reduce, or `short`
+    /// bytes in an all-gather. A scan of more ranks goes from rank to rank. The default is 32.
     pub few: usize,
 }
 
