@@ -7,7 +7,7 @@
 //! itself waited meanwhile is passed on the way, and is no cause. Neither is the time until a stream notices a signal, nor
 //! time in which a thread could have run and other threads had the processors.
 //!
-//! A cause makes a rank late if it stands out: it is long, and several times as long as any cause of another rank.
+//! A cause makes a rank late if it stands out: it is long, and at least twice as long as any cause of another rank.
 
 use std::collections::HashMap;
 
@@ -20,11 +20,11 @@ const SHORT: Time = 50_000;
 /// A cause that is shorter is never called late.
 const FLOOR: Time = 1_000_000;
 /// The same if processors are short. Then threads come to a halt for reasons that nobody sees.
-const BUSY_FLOOR: Time = 4_000_000;
+const BUSY_FLOOR: Time = 5_000_000;
 /// Processors are short if the ranks lose one of so many parts of their own time to other threads.
 const BUSY: Time = 100;
 /// How many times as long as the causes of other ranks it must be.
-const TIMES: Time = 3;
+const TIMES: Time = 2;
 
 /// Something that a rank did while others waited for it.
 #[derive(Clone, Copy, Debug)]

@@ -87,6 +87,7 @@ fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
     // The batches: the exchange, with NICs the wait for their reads of the vector, and the moves.
     for (batch, only_by_nic) in [(2, false), (3, true)] {
         let told = [const { AtomicU64::new(0) }; 2];
+        let all_have_ended = std::sync::Barrier::new(3);
         both_ways(|world, by_nic| {
             if only_by_nic && !by_nic {
                 return;
@@ -95,6 +96,9 @@ fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
             let (mut reduce, mut x) = (open(&s), fill(&s, 1));
             reduce.sum(&s, &mut x).unwrap();
             s.synchronize().unwrap();
+            // A rank may end its part of the first call while the others still wait for each other. The revocation of the
+            // second call would end those waits, too.
+            all_have_ended.wait();
             let told = &told[usize::from(by_nic)];
             let begun = Instant::now();
             if world.rank() != 1 {
