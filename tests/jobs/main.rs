@@ -4,6 +4,7 @@
 
 mod attacks;
 mod causes;
+mod collectives;
 mod examples;
 mod forked;
 mod inherited;

@@ -1,0 +1,130 @@
+//! Collectives of processes, one of which is killed in the middle.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use tidegate::host::prelude::*;
+
+use crate::processes::{self, error, longest_survival, ready};
+
+/// How soon after a rank's death the others must have ended. It takes milliseconds; the margin is for machines that are
+/// busy with other tests.
+const SOON: Duration = Duration::from_secs(120);
+
+/// The roles: a collective, and whether its vectors are so long that it goes in pieces or chunks.
+const KINDS: [&str; 11] = [
+    "barrier",
+    "broadcast",
+    "reduce",
+    "all-reduce",
+    "gather",
+    "scatter",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "scan",
+    "exclusive",
+];
+const SHORT: usize = 3;
+const LONG: usize = 5000;
+
+/// This is not a test, but the ranks' program.
+#[test]
+fn a_rank() {
+    processes::play(|role, world| {
+        let (kind, len) = role.split_once(' ').expect("a kind and a length");
+        forever(&world, kind, len.parse().expect("a length"))
+    });
+}
+
+/// Calls one collective until it fails.
+fn forever(world: &World, kind: &str, len: usize) -> Result<()> {
+    stream!(let s = world.stream()?);
+    let s = &s;
+    let on = |len| Region::<f64, _>::zeroed(world, len)?.on(s);
+    let ranks = world.size();
+    let (one, all) = (on(len)?, on(ranks * len)?);
+    let (mut y, mut wide) = (on(len)?, on(ranks * len)?);
+    let mut nothing = on(0)?;
+    let name = "lost";
+    let is_root = world.rank() == 0;
+    let mut call: Box<dyn FnMut() -> Result<()> + '_> = match kind {
+        "barrier" => {
+            let mut it = Barrier::open(s, name)?;
+            Box::new(move || it.enqueue(s))
+        }
+        "broadcast" => {
+            let mut it = Broadcast::open(s, name, 0, len)?;
+            Box::new(move || it.enqueue(s, &mut y))
+        }
+        "reduce" => {
+            let mut it = Reduce::open(s, name, 0, len)?;
+            Box::new(move || it.sum(s, &mut y))
+        }
+        "all-reduce" => {
+            let mut it = AllReduce::open(s, name, len)?;
+            Box::new(move || it.sum(s, &mut y))
+        }
+        "gather" => {
+            let mut it = Gather::open(s, name, 0, len)?;
+            Box::new(move || it.enqueue(s, &one, if is_root { &mut wide } else { &mut nothing }))
+        }
+        "scatter" => {
+            let mut it = Scatter::open(s, name, 0, len)?;
+            Box::new(move || it.enqueue(s, if is_root { &all } else { &nothing }, &mut y))
+        }
+        "all-gather" => {
+            let mut it = AllGather::open(s, name, len)?;
+            Box::new(move || it.enqueue(s, &one, &mut wide))
+        }
+        "reduce-scatter" => {
+            let mut it = ReduceScatter::open(s, name, len)?;
+            Box::new(move || it.sum(s, &all, &mut y))
+        }
+        "all-to-all" => {
+            let mut it = AllToAll::open(s, name, len)?;
+            Box::new(move || it.enqueue(s, &all, &mut wide))
+        }
+        "scan" => {
+            let mut it = Scan::open(s, name, len)?;
+            Box::new(move || it.sum(s, &mut y))
+        }
+        "exclusive" => {
+            let mut it = Scan::open_exclusive(s, name, len)?;
+            Box::new(move || it.sum(s, &mut y))
+        }
+        other => panic!("there is no collective {other}"),
+    };
+    ready(world);
+    loop {
+        for _ in 0..8 {
+            call()?;
+        }
+        s.synchronize()?;
+    }
+}
+
+/// The others end soon, with an error that names the dead rank. Each kind loses one rank with short vectors, and another
+/// one with long vectors.
+#[test]
+fn a_rank_that_was_killed_in_any_collective_is_named_by_all_others() {
+    const RANKS: usize = 4;
+    for (number, kind) in KINDS.into_iter().enumerate() {
+        for (turn, len) in [SHORT, LONG].into_iter().enumerate() {
+            let victim = (number + 2 * turn) % RANKS;
+            let job = processes::start("collectives::a_rank", &format!("{kind} {len}"), RANKS);
+            job.wait_ready();
+            std::thread::sleep(Duration::from_millis(5));
+            job.kill(victim);
+            let outcome = job.finish();
+            assert_eq!(outcome.ranks[victim].status.signal(), Some(9));
+            for rank in (0..RANKS).filter(|rank| *rank != victim) {
+                let error = error(&outcome.ranks[rank]);
+                let cause = format!(": rank {victim} is lost (");
+                let is_named = error.contains("window `lost`") && error.contains(&cause);
+                assert!(is_named, "{kind} of {len}: {error}");
+            }
+            assert!(longest_survival(&outcome, victim) < SOON, "{kind} of {len}");
+        }
+    }
+}
