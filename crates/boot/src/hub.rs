@@ -4,7 +4,7 @@
 //!
 //! The ranks form a star: every other rank has one connection to the hub, as long as the job runs. The hub passes on
 //! letters, messages and ends in the order in which they come. It alone decides how a collective call ends
-//! ([`Rounds`]), and tells all ranks. Letters wait for the next message to their receiver, usually the decision, so that
+//! ([`Rounds`](crate::rounds::Rounds)), and tells all ranks of the team ([`Teams`]). Letters wait for the next message to their receiver, usually the decision, so that
 //! it wakes once for them. Rank 0 itself is treated like any other rank, except that its connection is a queue
 //! ([`Hub::own`]).
 //!
@@ -34,8 +34,8 @@ use tidegate_hal::tell;
 use crate::handshake::{Caller, PATIENCE};
 use crate::link::{Body, Link};
 use crate::ready::Crowd;
-use crate::rounds::Rounds;
 use crate::secret::Key;
+use crate::teams::Teams;
 use crate::wire::{Message, NodeId};
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -90,7 +90,7 @@ pub(crate) struct Hub {
     gone: Vec<bool>,
     /// Ranks that have left, and when the others are told.
     leaving: Vec<Option<Instant>>,
-    rounds: Rounds,
+    teams: Teams,
     /// The messages for rank 0.
     pub(crate) own: VecDeque<Message>,
     /// Frames and bytes queued since the last flush.
@@ -132,7 +132,7 @@ impl Hub {
             ready: vec![false; size],
             gone: vec![false; size],
             leaving: vec![None; size],
-            rounds: Rounds::new(size),
+            teams: Teams::new(size),
             own: VecDeque::new(),
             load: (0, 0),
             #[cfg(test)]
@@ -304,6 +304,7 @@ impl Hub {
                 Message::Exchange { .. }
                 | Message::Letter { .. }
                 | Message::Confer { .. }
+                | Message::Found { .. }
                 | Message::Withdrawn { .. },
             ) if self.is_here(from) => {
                 if let Err(error) = self.hear_call(from, message) {

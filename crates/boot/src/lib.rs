@@ -30,6 +30,7 @@
 //! attack it. And a lost rank may still be running ([`TcpControl`] says when).
 
 mod config;
+mod desks;
 mod door;
 mod ends;
 mod error;
@@ -57,6 +58,7 @@ mod shared;
 #[doc(hidden)]
 pub mod starter;
 mod tcp;
+mod teams;
 mod variables;
 mod wire;
 

@@ -14,17 +14,33 @@
 //! [`ControlError::Forked`].
 
 use crate::events::Events;
-use crate::rounds::{Call, Came, Failure, Kind, Outcome, Rounds, Vote};
-use std::sync::{Arc, Condvar, Mutex};
+use crate::rounds::{Call, Came, Failure, Founders, Kind, Members, Outcome, Vote, team_of};
+use crate::teams::{Ended, Founded, Teams};
+use crate::wire::MAX_LABEL;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tidegate_hal::control::{
     Control, ControlError, Decision, Event, Letter, PANICKED, Packet, Proposal, Sink,
 };
+use tidegate_hal::ids::TeamId;
 use tidegate_hal::lock;
 use tidegate_hal::process::Process;
 
 struct Table {
-    rounds: Rounds,
-    /// The bytes that have come in the open round, if it is an exchange, by ranks.
+    teams: Teams,
+    desks: BTreeMap<TeamId, Desk>,
+    /// What ranks hear about the teams for which they have asked.
+    founded: Vec<Option<Result<TeamId, Failure>>>,
+    /// Whether a rank has left or was lost.
+    gone: Vec<bool>,
+    /// Why a rank can do nothing more.
+    closed: Vec<Option<String>>,
+}
+
+/// One team's part of what its ranks say. All lists are by the places of its members.
+struct Desk {
+    members: Members,
+    /// The bytes that have come in the open round, if it is an exchange.
     said: Vec<Vec<u8>>,
     /// The letters of the open round, by receivers.
     letters: Vec<Vec<Letter>>,
@@ -32,10 +48,25 @@ struct Table {
     decided: Vec<Option<Decided>>,
     /// Why the open round failed.
     failed: Option<Failure>,
-    /// Whether a rank has left or was lost.
-    gone: Vec<bool>,
-    /// Why a rank can do nothing more.
+    /// Why a rank can make no call.
     closed: Vec<Option<String>>,
+    /// Each held for a whole collective call, so that calls of one rank are matched in order.
+    calls: Vec<Arc<Mutex<()>>>,
+}
+
+impl Desk {
+    fn new(members: Members) -> Self {
+        let size = members.len();
+        Self {
+            members,
+            said: vec![Vec::new(); size],
+            letters: vec![Vec::new(); size],
+            decided: (0..size).map(|_| None).collect(),
+            failed: None,
+            closed: vec![None; size],
+            calls: (0..size).map(|_| Arc::default()).collect(),
+        }
+    }
 }
 
 /// The end of a round, for one rank.
@@ -56,8 +87,8 @@ struct LocalJob {
 pub struct LocalControl {
     rank: usize,
     job: Arc<LocalJob>,
-    /// Held for a whole collective call, so that calls of one rank are matched in order.
-    calls: Mutex<()>,
+    /// Held while this rank makes a team: it makes one at a time.
+    founds: Mutex<()>,
 }
 
 impl std::fmt::Debug for LocalControl {
@@ -79,11 +110,9 @@ pub fn local(size: usize) -> Vec<LocalControl> {
     let job = Arc::new(LocalJob {
         process: Process::this(),
         table: Mutex::new(Table {
-            rounds: Rounds::new(size),
-            said: vec![Vec::new(); size],
-            letters: vec![Vec::new(); size],
-            decided: (0..size).map(|_| None).collect(),
-            failed: None,
+            teams: Teams::new(size),
+            desks: BTreeMap::from([(TeamId::WORLD, Desk::new(Members::First(size)))]),
+            founded: vec![None; size],
             gone: vec![false; size],
             closed: vec![None; size],
         }),
@@ -94,7 +123,7 @@ pub fn local(size: usize) -> Vec<LocalControl> {
         .map(|rank| LocalControl {
             rank,
             job: Arc::clone(&job),
-            calls: Mutex::new(()),
+            founds: Mutex::new(()),
         })
         .collect()
 }
@@ -125,8 +154,9 @@ impl LocalControl {
             return;
         }
         table.closed[self.rank].get_or_insert_with(|| format!("this rank has ended ({reason})"));
-        let outcome = table.rounds.end(self.rank, &reason);
-        table.decide(outcome);
+        let (ended, founded) = table.teams.end(self.rank, &reason);
+        table.decide(ended);
+        table.founded(founded);
         for (rank, events) in self.job.events.iter().enumerate() {
             if rank != self.rank {
                 events.push(event.clone());
@@ -139,22 +169,48 @@ impl LocalControl {
 }
 
 impl Table {
-    /// Tells all ranks the outcome of the open round, if it has one.
-    fn decide(&mut self, outcome: Option<Outcome>) {
-        let outcome = match outcome {
-            None => return,
-            Some(Outcome::Failed(failure)) => return self.failed = Some(failure),
-            Some(outcome) => Arc::new(outcome),
-        };
-        let none = vec![Vec::new(); self.said.len()];
-        let said = Arc::new(std::mem::replace(&mut self.said, none));
-        for (letters, decided) in self.letters.iter_mut().zip(&mut self.decided) {
-            *decided = Some(Decided {
-                outcome: Arc::clone(&outcome),
-                said: Arc::clone(&said),
-                letters: std::mem::take(letters),
-            });
+    /// Tells all members the outcomes of rounds.
+    fn decide(&mut self, ended: impl IntoIterator<Item = Ended>) {
+        for (_, round, outcome) in ended {
+            let desk = team_of(round).and_then(|team| self.desks.get_mut(&team));
+            let Some(desk) = desk else { continue };
+            let outcome = match outcome {
+                Outcome::Failed(failure) => {
+                    desk.failed = Some(failure);
+                    continue;
+                }
+                outcome => Arc::new(outcome),
+            };
+            let none = vec![Vec::new(); desk.said.len()];
+            let said = Arc::new(std::mem::replace(&mut desk.said, none));
+            for (letters, decided) in desk.letters.iter_mut().zip(&mut desk.decided) {
+                *decided = Some(Decided {
+                    outcome: Arc::clone(&outcome),
+                    said: Arc::clone(&said),
+                    letters: std::mem::take(letters),
+                });
+            }
         }
+    }
+
+    fn founded(&mut self, founded: Vec<Founded>) {
+        for (ranks, team) in founded {
+            if let Ok(team) = team
+                && let Some(rounds) = self.teams.rounds(team)
+            {
+                self.desks.insert(team, Desk::new(rounds.members().clone()));
+            }
+            for rank in ranks {
+                self.founded[rank] = Some(team.clone());
+            }
+        }
+    }
+
+    /// The desk of a team, and a member's place there.
+    fn desk(&mut self, team: TeamId, rank: usize) -> Result<(&mut Desk, usize), ControlError> {
+        let desk = self.desks.get_mut(&team).ok_or_else(dissolved)?;
+        let place = desk.members.place(rank).ok_or_else(dissolved)?;
+        Ok((desk, place))
     }
 }
 
@@ -173,24 +229,69 @@ pub(crate) fn check_size(label: &str, bytes: usize, handles: usize) -> Result<()
     Ok(())
 }
 
-/// Checks what a rank brings to [`Control::confer`] in a job of `size` ranks.
+/// Checks the length of a label, or of the name of a team.
+pub(crate) fn check_label(label: &str) -> Result<(), ControlError> {
+    if label.len() <= MAX_LABEL {
+        return Ok(());
+    }
+    Err(ControlError::TooLarge {
+        label: "the name of a collective call".to_owned(),
+        bytes: label.len(),
+        most: MAX_LABEL,
+        handles: 0,
+    })
+}
+
+/// Checks what a rank brings to [`Control::found`] in a job of `size` ranks.
 ///
 /// # Panics
 ///
-/// If the letters are not in ascending order, or not to ranks of the job.
+/// If the ranks are not different ranks of the job, and this rank among them.
+pub(crate) fn founders(
+    rank: usize,
+    size: usize,
+    name: &str,
+    ranks: &[usize],
+) -> Result<Founders, ControlError> {
+    check_label(name)?;
+    let founders = Founders::new(name, ranks);
+    let members = Members::new(&founders.ranks);
+    assert!(
+        members.are_of(size) && members.place(rank).is_some(),
+        "a team has different ranks of the job, and rank {rank} makes it"
+    );
+    Ok(founders)
+}
+
+/// What the others hear of a rank that gives a team up.
+pub(crate) const DROPPED: &str = "it has dropped the team";
+
+/// The error of a rank that has given a team up.
+pub(crate) fn dissolved() -> ControlError {
+    ControlError::Closed("this rank has dropped the team".into())
+}
+
+/// Checks what a rank brings to [`Control::confer_in`] in a team.
+///
+/// # Panics
+///
+/// If the letters are not in ascending order, or not to ranks of the team.
 pub(crate) fn check_proposal(
     label: &str,
     proposal: &Proposal,
-    size: usize,
+    members: &Members,
 ) -> Result<(), ControlError> {
     let ranks = proposal.letters.iter().map(|letter| letter.rank);
     assert!(
         ranks.is_sorted_by(|one, next| one < next),
         "letters are in ascending order of the ranks"
     );
-    if let Some(last) = proposal.letters.last() {
-        let rank = last.rank;
-        assert!(rank < size, "a letter to rank {rank} of {size}");
+    for Letter { rank, .. } in &proposal.letters {
+        let size = members.len();
+        assert!(
+            members.place(*rank).is_some(),
+            "a letter to rank {rank} of {size}"
+        );
     }
     let objection = proposal.objection.as_ref();
     let reason = objection.map_or(0, |objection| objection.reason.len());
@@ -205,51 +306,68 @@ impl LocalControl {
     /// Takes part in one round.
     fn call(
         &self,
+        team: TeamId,
         call: &Call,
         vote: Vote,
         said: Vec<u8>,
         letters: Vec<Letter>,
     ) -> Result<Decided, ControlError> {
-        let _one_at_a_time = lock(&self.calls);
+        check_label(&call.label)?;
+        let rank = self.rank;
+        let calls = {
+            let mut table = lock(&self.job.table);
+            let (desk, place) = table.desk(team, rank)?;
+            Arc::clone(&desk.calls[place])
+        };
+        let _one_at_a_time = lock(&calls);
         let mut table = lock(&self.job.table);
-        if let Some(reason) = &table.closed[self.rank] {
-            return Err(ControlError::Closed(reason.clone()));
+        let closed = table.closed[rank].clone();
+        let (desk, place) = table.desk(team, rank)?;
+        if let Some(reason) = closed.or_else(|| desk.closed[place].clone()) {
+            return Err(ControlError::Closed(reason));
         }
-        let (rank, round) = (self.rank, table.rounds.round());
-        let came = table.rounds.come(rank, round, call.clone(), vote);
-        match came {
+        let round = table.teams.rounds(team).ok_or_else(dissolved)?.round();
+        let came = table.teams.of(rank, round);
+        match came.and_then(|rounds| rounds.come(rank, round, call.clone(), vote)) {
             Err(error) => return Err(ControlError::Closed(error.to_string())),
             Ok(Came::Late) => {}
             Ok(Came::Counted(outcome)) => {
-                table.said[rank] = said;
+                let (desk, place) = table.desk(team, rank)?;
+                desk.said[place] = said;
                 for Letter { rank: to, packet } in letters {
-                    table.letters[to].push(Letter { rank, packet });
+                    let to = desk.members.place(to).expect("letters were checked");
+                    desk.letters[to].push(Letter { rank, packet });
                 }
-                if outcome.is_some() {
+                if let Some(outcome) = outcome {
                     self.job.changed.notify_all();
+                    let members = desk.members.clone();
+                    table.decide([(members, round, outcome)]);
                 }
-                table.decide(outcome);
             }
         }
         let error = loop {
+            let closed = table.closed[rank].clone();
+            let (desk, place) = table.desk(team, rank)?;
             // This comes first even if the rank was killed meanwhile: a known outcome is the better answer.
-            if let Some(decided) = table.decided[rank].take() {
+            if let Some(decided) = desk.decided[place].take() {
                 return Ok(decided);
             }
-            if let Some(failure) = &table.failed {
+            if let Some(failure) = &desk.failed {
                 break failure.error(call);
             }
-            if let Some(reason) = &table.closed[rank] {
-                return Err(ControlError::Closed(reason.clone()));
+            if let Some(reason) = closed {
+                return Err(ControlError::Closed(reason));
             }
-            table = self
-                .job
-                .changed
-                .wait(table)
-                .unwrap_or_else(|e| e.into_inner());
+            table = self.wait(table);
         };
-        table.closed[rank].get_or_insert_with(|| failed_before(&error));
+        let (desk, place) = table.desk(team, rank)?;
+        desk.closed[place].get_or_insert_with(|| failed_before(&error));
         Err(error)
+    }
+
+    fn wait<'a>(&self, table: MutexGuard<'a, Table>) -> MutexGuard<'a, Table> {
+        let changed = &self.job.changed;
+        changed.wait(table).unwrap_or_else(|e| e.into_inner())
     }
 }
 
@@ -272,26 +390,82 @@ impl Control for LocalControl {
         0
     }
 
-    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError> {
+    fn exchange_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        bytes: Vec<u8>,
+    ) -> Result<Vec<Vec<u8>>, ControlError> {
         self.job.process.check()?;
         check_size(label, bytes.len(), 0)?;
         let call = Call::new(Kind::Exchange, label);
-        let decided = self.call(&call, Vote::default(), bytes, Vec::new())?;
+        let decided = self.call(team, &call, Vote::default(), bytes, Vec::new())?;
         Ok(decided.said.to_vec())
     }
 
-    fn confer(&self, label: &str, mut proposal: Proposal) -> Result<Decision, ControlError> {
+    fn confer_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        mut proposal: Proposal,
+    ) -> Result<Decision, ControlError> {
         self.job.process.check()?;
-        check_proposal(label, &proposal, self.size())?;
+        let members = lock(&self.job.table)
+            .desk(team, self.rank)?
+            .0
+            .members
+            .clone();
+        check_proposal(label, &proposal, &members)?;
         let call = Call::new(Kind::Confer, label);
         let vote = Vote::take(&mut proposal);
-        let decided = self.call(&call, vote, Vec::new(), proposal.letters)?;
+        let decided = self.call(team, &call, vote, Vec::new(), proposal.letters)?;
         let mut decision = Outcome::clone(&decided.outcome).decision(&call)?;
         if let Decision::Agreed { letters, .. } = &mut decision {
             *letters = decided.letters;
             letters.sort_by_key(|letter| letter.rank);
         }
         Ok(decision)
+    }
+
+    fn found(&self, name: &str, ranks: &[usize]) -> Result<TeamId, ControlError> {
+        self.job.process.check()?;
+        let founders = founders(self.rank, self.size(), name, ranks)?;
+        let _one_at_a_time = lock(&self.founds);
+        let mut table = lock(&self.job.table);
+        if table.closed[self.rank].is_none() {
+            let founded = table.teams.ask(self.rank, founders.clone());
+            let founded = founded.map_err(|error| ControlError::Closed(error.to_string()))?;
+            if !founded.is_empty() {
+                self.job.changed.notify_all();
+            }
+            table.founded(founded);
+        }
+        loop {
+            if let Some(answer) = table.founded[self.rank].take() {
+                return answer.map_err(|failure| failure.founding_error(&founders));
+            }
+            if let Some(reason) = &table.closed[self.rank] {
+                return Err(ControlError::Closed(reason.clone()));
+            }
+            table = self.wait(table);
+        }
+    }
+
+    fn dissolve(&self, team: TeamId) {
+        if team == TeamId::WORLD || !self.job.process.is_this() {
+            return;
+        }
+        let mut table = lock(&self.job.table);
+        let Ok((desk, place)) = table.desk(team, self.rank) else {
+            return;
+        };
+        desk.closed[place].get_or_insert_with(|| dissolved().to_string());
+        let ended = table.teams.withdraw(self.rank, team, DROPPED);
+        table.decide(ended);
+        if table.teams.rounds(team).is_none() {
+            table.desks.remove(&team);
+        }
+        self.job.changed.notify_all();
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {

@@ -1,4 +1,4 @@
-//! What has come for one rank, until its program takes it.
+//! What has come for one rank of a team, until its program takes it.
 //!
 //! # Model
 //!
@@ -12,11 +12,12 @@
 //!
 //! After the connection to rank 0 is lost, the first round without an outcome fails because of it.
 
-use crate::rounds::{Call, Failure, Kind, Outcome};
+use crate::rounds::{Call, Failure, Kind, Members, Outcome, first_round};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tidegate_hal::control::{Handle, Letter, Packet};
+use tidegate_hal::ids::TeamId;
 
 /// Descriptors of a letter, or why they did not come.
 pub(crate) type Fds = Result<Vec<OwnedFd>, String>;
@@ -39,14 +40,14 @@ struct Sealed {
 #[derive(Debug, Default)]
 struct Round {
     letters: Vec<Sealed>,
-    /// What the ranks say, if the round is an exchange.
+    /// What the ranks say, if the round is an exchange: by the places of the members.
     said: Vec<Option<Vec<u8>>>,
     outcome: Option<Outcome>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Mail {
-    size: usize,
+    members: Members,
     /// The first round that the program has not taken.
     round: u64,
     /// That round, and perhaps the one after it.
@@ -78,13 +79,17 @@ pub(crate) enum Missing {
 }
 
 impl Mail {
-    pub(crate) fn new(size: usize) -> Self {
+    pub(crate) fn new(team: TeamId, members: Members) -> Self {
         Self {
-            size,
-            round: 0,
+            members,
+            round: first_round(team),
             open: VecDeque::new(),
             fds: HashMap::new(),
         }
+    }
+
+    pub(crate) fn members(&self) -> &Members {
+        &self.members
     }
 
     /// The round to which the program comes next, or has come.
@@ -144,10 +149,10 @@ impl Mail {
 
     /// Notes what a rank says in an exchange. `None`: it is out of order.
     pub(crate) fn said(&mut self, from: usize, round: u64, bytes: Vec<u8>) -> Option<()> {
-        let size = self.size;
+        let (place, size) = (self.members.place(from)?, self.members.len());
         let said = &mut self.open(round)?.said;
         said.resize(size, None);
-        said.get_mut(from)?.replace(bytes);
+        said[place] = Some(bytes);
         Some(())
     }
 
@@ -220,9 +225,9 @@ impl Mail {
     fn missing(&self, is_exchange: bool) -> Option<Missing> {
         let round = self.open.front()?;
         if is_exchange {
-            let has_come = |rank: usize| matches!(round.said.get(rank), Some(Some(_)));
-            let rank = (0..self.size).find(|rank| !has_come(*rank))?;
-            return Some(Missing::Bytes(rank));
+            let has_come = |place: usize| matches!(round.said.get(place), Some(Some(_)));
+            let place = (0..self.members.len()).find(|place| !has_come(*place))?;
+            return Some(Missing::Bytes(self.members.rank(place)));
         }
         let with_fds = round.letters.iter().filter(|letter| letter.handles > 0);
         with_fds

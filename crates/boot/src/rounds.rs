@@ -2,10 +2,11 @@
 //!
 //! # Model
 //!
-//! Each rank numbers its collective calls from 0, in the order of its calls. Ranks that call in the same round must make
-//! the same call. All rounds are decided in one place: by the hub, or under the lock that ranks share as threads. The
-//! owner of a [`Rounds`] tells it which ranks come and which end, in one order, and passes on the [`Outcome`] to all. A
-//! rank needs the outcome of a round before it comes to the next one, so one round is open at a time.
+//! Each rank numbers its collective calls of a team in their order. Ranks that call in the same round must make the same
+//! call. All rounds are decided in one place: by the hub, or under the lock that ranks share as threads. The owner of a
+//! [`Rounds`] tells it which members come and which end, in one order, and passes on the [`Outcome`] to all members. A
+//! rank needs the outcome of a round before it comes to the next one, so a team has one open round at a time. The number
+//! of a round contains the team: see [`first_round`].
 //!
 //! # Memory
 //!
@@ -19,7 +20,9 @@
 
 use crate::fields::{bytes, shortened};
 use serde::{Deserialize, Serialize};
-use tidegate_hal::control::{ControlError, Decision, Proposal};
+use std::sync::Arc;
+use tidegate_hal::control::{ControlError, Decision, Group, Proposal};
+use tidegate_hal::ids::TeamId;
 
 /// The two collective calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +42,73 @@ impl Call {
     pub(crate) fn new(kind: Kind, label: impl Into<String>) -> Self {
         let label = label.into();
         Self { kind, label }
+    }
+}
+
+/// The number of a team's first round. The numbers of its other rounds follow, so a number tells the team.
+pub(crate) const fn first_round(team: TeamId) -> u64 {
+    (team.number() as u64) << ROUND_BITS
+}
+
+/// The team of a round. `None`: there can be no such round.
+pub(crate) fn team_of(round: u64) -> Option<TeamId> {
+    TeamId::new((round >> ROUND_BITS) as u32)
+}
+
+/// A team has at most 2^40 rounds.
+const ROUND_BITS: u32 = 40;
+
+/// The ranks of a team, in ascending order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Members {
+    /// So many ranks, from 0.
+    First(usize),
+    Some(Arc<[u32]>),
+}
+
+impl Members {
+    pub(crate) fn new(ranks: &[u32]) -> Self {
+        let mut ranks = ranks.to_vec();
+        ranks.sort_unstable();
+        Members::Some(ranks.into())
+    }
+
+    /// Whether these are different ranks of a job of `size` ranks.
+    pub(crate) fn are_of(&self, size: usize) -> bool {
+        match self {
+            Members::First(count) => *count <= size,
+            Members::Some(ranks) => {
+                ranks.is_sorted_by(|one, next| one < next)
+                    && ranks.last().is_some_and(|last| (*last as usize) < size)
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Members::First(size) => *size,
+            Members::Some(ranks) => ranks.len(),
+        }
+    }
+
+    /// The place of a rank, if it is a member.
+    pub(crate) fn place(&self, rank: usize) -> Option<usize> {
+        match self {
+            Members::First(size) => (rank < *size).then_some(rank),
+            Members::Some(ranks) => ranks.binary_search(&u32::try_from(rank).ok()?).ok(),
+        }
+    }
+
+    pub(crate) fn rank(&self, place: usize) -> usize {
+        match self {
+            Members::First(_) => place,
+            Members::Some(ranks) => ranks[place] as usize,
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + use<> {
+        let members = self.clone();
+        (0..members.len()).map(move |place| members.rank(place))
     }
 }
 
@@ -132,6 +202,8 @@ impl Outcome {
 pub(crate) enum Failure {
     /// Two ranks, in ascending order, and what they call.
     Mismatch([(u32, Call); 2]),
+    /// Two ranks, and the different teams that they make.
+    Teams([(u32, Founders); 2]),
     /// A rank that will not come.
     Lost {
         rank: u32,
@@ -140,7 +212,48 @@ pub(crate) enum Failure {
     },
 }
 
+/// The team that a rank makes: its name, and its ranks in the order of the team.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Founders {
+    pub(crate) name: String,
+    pub(crate) ranks: Vec<u32>,
+}
+
+impl Founders {
+    pub(crate) fn new(name: &str, ranks: &[usize]) -> Self {
+        Self {
+            name: name.to_owned(),
+            ranks: ranks.iter().map(|rank| *rank as u32).collect(),
+        }
+    }
+
+    fn group(&self) -> Group {
+        Group {
+            name: self.name.clone(),
+            ranks: self.ranks.iter().map(|rank| *rank as usize).collect(),
+        }
+    }
+
+    /// The call, for an error about a rank that will not come.
+    pub(crate) fn call(&self) -> Call {
+        Call::new(Kind::Confer, format!("making the team `{}`", self.name))
+    }
+}
+
 impl Failure {
+    /// The error of a rank that makes this team.
+    pub(crate) fn founding_error(&self, mine: &Founders) -> ControlError {
+        let Failure::Teams([one, other]) = self else {
+            return self.error(&mine.call());
+        };
+        let (rank, theirs) = if one.1 == *mine { other } else { one };
+        ControlError::Teams {
+            rank: *rank as usize,
+            mine: mine.group(),
+            theirs: theirs.group(),
+        }
+    }
+
     /// The error of a rank that makes this call.
     pub(crate) fn error(&self, mine: &Call) -> ControlError {
         match self {
@@ -164,6 +277,11 @@ impl Failure {
                 label: mine.label.clone(),
                 reason: reason.clone(),
             },
+            Failure::Teams([(rank, founders), _]) => ControlError::Mismatch {
+                rank: *rank as usize,
+                mine: mine.label.clone(),
+                theirs: founders.call().label,
+            },
         }
     }
 }
@@ -173,8 +291,8 @@ impl Failure {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what rank {rank} says about round {round} is out of order")]
 pub(crate) struct OutOfOrder {
-    rank: usize,
-    round: u64,
+    pub(crate) rank: usize,
+    pub(crate) round: u64,
 }
 
 /// The lowest rank that has come, and the lowest one whose value differs from that one's.
@@ -296,9 +414,11 @@ pub(crate) enum Came {
 
 #[derive(Debug)]
 pub(crate) struct Rounds {
+    members: Members,
     /// The number of the open round, or of the one that failed.
     round: u64,
     open: Open,
+    /// By the places of the members.
     ranks: Vec<Here>,
     has_ended: Vec<bool>,
     /// The first rank that ended, and why. It comes to no later round. So if others have ended, too, they need not be
@@ -308,9 +428,11 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    pub(crate) fn new(size: usize) -> Self {
+    pub(crate) fn new(team: TeamId, members: Members) -> Self {
+        let size = members.len();
         Self {
-            round: 0,
+            members,
+            round: first_round(team),
             open: Open::default(),
             ranks: vec![Here::Before(0); size],
             has_ended: vec![false; size],
@@ -323,17 +445,24 @@ impl Rounds {
         self.round
     }
 
-    fn size(&self) -> usize {
-        self.ranks.len()
+    pub(crate) fn members(&self) -> &Members {
+        &self.members
     }
 
-    /// Whether what a rank says about the round counts. After the round has failed, and from a rank that takes part in
-    /// no call any more, it does not: that may have crossed with the news.
-    fn counts(&self, rank: usize, round: u64) -> Result<bool, OutOfOrder> {
-        if rank >= self.size() || round != self.round {
-            return Err(OutOfOrder { rank, round });
+    /// Whether no member comes to a round any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_ended.iter().all(|ended| *ended)
+    }
+
+    /// The place of a rank, if what it says about the round counts. After the round has failed, and from a rank that
+    /// takes part in no call any more, it does not: that may have crossed with the news.
+    fn counts(&self, rank: usize, round: u64) -> Result<Option<usize>, OutOfOrder> {
+        match self.members.place(rank) {
+            Some(place) if round == self.round => {
+                Ok((!self.failed && !self.has_ended[place]).then_some(place))
+            }
+            _ => Err(OutOfOrder { rank, round }),
         }
-        Ok(!self.failed && !self.has_ended[rank])
     }
 
     /// Notes a letter of `rank`. Returns whether it has to be passed on.
@@ -343,12 +472,14 @@ impl Rounds {
         round: u64,
         to: usize,
     ) -> Result<bool, OutOfOrder> {
-        if !self.counts(rank, round)? {
+        let Some(place) = self.counts(rank, round)? else {
             return Ok(false);
-        }
-        match self.ranks[rank] {
-            Here::Before(next) if (next as usize..self.size()).contains(&to) && to != rank => {
-                self.ranks[rank] = Here::Before(to as u32 + 1);
+        };
+        match self.ranks[place] {
+            Here::Before(next)
+                if next as usize <= to && to != rank && self.members.place(to).is_some() =>
+            {
+                self.ranks[place] = Here::Before(to as u32 + 1);
                 Ok(true)
             }
             Here::Before(_) | Here::Voted => Err(OutOfOrder { rank, round }),
@@ -363,14 +494,14 @@ impl Rounds {
         call: Call,
         mut vote: Vote,
     ) -> Result<Came, OutOfOrder> {
-        if !self.counts(rank, round)? {
+        let Some(place) = self.counts(rank, round)? else {
             return Ok(Came::Late);
-        }
-        match (self.ranks[rank], call.kind) {
+        };
+        match (self.ranks[place], call.kind) {
             (Here::Before(_), Kind::Confer) | (Here::Before(0), Kind::Exchange) => {}
             _ => return Err(OutOfOrder { rank, round }),
         }
-        self.ranks[rank] = Here::Voted;
+        self.ranks[place] = Here::Voted;
         let open = &mut self.open;
         open.come += 1;
         open.calls.add(rank, call, |one, other| one == other);
@@ -403,7 +534,7 @@ impl Rounds {
         {
             return Some(self.fail(ended));
         }
-        if open.come < self.size() {
+        if open.come < self.members.len() {
             return None;
         }
         self.round += 1;
@@ -419,14 +550,15 @@ impl Rounds {
 
     /// Notes that `rank` comes to no round any more. Returns the outcome, if that decides the open round.
     pub(crate) fn end(&mut self, rank: usize, reason: &str) -> Option<Outcome> {
-        if std::mem::replace(&mut self.has_ended[rank], true) || self.failed {
+        let place = self.members.place(rank)?;
+        if std::mem::replace(&mut self.has_ended[place], true) || self.failed {
             return None;
         }
         let ended = Failure::Lost {
             rank: rank as u32,
             reason: reason.to_owned(),
         };
-        if self.open.come > 0 && !matches!(self.ranks[rank], Here::Voted) {
+        if self.open.come > 0 && !matches!(self.ranks[place], Here::Voted) {
             return Some(self.fail(ended));
         }
         self.ended.get_or_insert(ended);

@@ -349,16 +349,23 @@ impl Service {
                 }
             }
             Message::Said { rank, round, bytes } => {
-                self.receive(rank, |mail, rank| mail.said(rank, round, bytes))
+                self.receive(rank, round, |mail, rank| mail.said(rank, round, bytes))
             }
             Message::Letter {
                 rank,
                 round,
                 handles,
                 bytes,
-            } => self.receive(rank, |mail, rank| mail.letter(rank, round, handles, bytes)),
+            } => self.receive(rank, round, |mail, rank| {
+                mail.letter(rank, round, handles, bytes)
+            }),
             Message::Decided { round, outcome } => {
-                self.receive(0, |mail, _| mail.decided(round, outcome))
+                self.receive(0, round, |mail, _| mail.decided(round, outcome))
+            }
+            Message::Founded { team } => {
+                if !self.shared.receive(|desks| desks.founded(team)) {
+                    self.hub_lost("it sent the answer to a question that nobody asked");
+                }
             }
             Message::Notify { from, bytes, .. } => self.shared.message(from as usize, bytes),
             Message::Lost {
@@ -391,10 +398,15 @@ impl Service {
     }
 
     /// Notes what rank `from` has sent for a collective call.
-    fn receive(&mut self, from: u32, note: impl FnOnce(&mut Mail, usize) -> Option<()>) {
+    fn receive(
+        &mut self,
+        from: u32,
+        round: u64,
+        note: impl FnOnce(&mut Mail, usize) -> Option<()>,
+    ) {
         let from = from as usize;
         let is_known = from < self.shared.size;
-        if !is_known || !self.shared.receive(|mail| note(mail, from)) {
+        if !is_known || !self.shared.receive_in(round, |mail| note(mail, from)) {
             self.hub_lost("it sent something for a collective call out of order");
         }
     }

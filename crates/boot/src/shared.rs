@@ -1,5 +1,6 @@
 //! The state that the program's threads and the service of one rank share.
 
+use crate::desks::Desks;
 use crate::ends::Ends;
 use crate::error::BootError;
 use crate::events::Events;
@@ -75,8 +76,8 @@ pub(crate) struct RankState {
     pub(crate) nodes: Vec<usize>,
     /// The lowest rank of this node.
     pub(crate) leader: usize,
-    pub(crate) mail: Mail,
-    /// Why no collective call is possible any more.
+    pub(crate) desks: Desks,
+    /// Why no collective call is possible any more, in no team.
     pub(crate) no_calls: Option<String>,
     /// Why no message can be sent any more.
     pub(crate) no_message: Option<String>,
@@ -143,7 +144,7 @@ impl RankShared {
                 phase: RankPhase::Joining,
                 nodes: Vec::new(),
                 leader: rank,
-                mail: Mail::new(size),
+                desks: Desks::new(size),
                 no_calls: None,
                 no_message: None,
                 gone: vec![false; size],
@@ -277,21 +278,33 @@ impl RankShared {
     }
 
     pub(crate) fn fds_arrived(&self, from: usize, round: u64, fds: Fds) {
-        self.receive(|mail| {
-            mail.fds(from, round, fds);
+        self.receive(|desks| {
+            desks.fds(from, round, fds);
             Some(())
         });
     }
 
+    /// Notes what has come for a round. `false`: the hub should not have sent it.
+    pub(crate) fn receive_in(
+        &self,
+        round: u64,
+        note: impl FnOnce(&mut Mail) -> Option<()>,
+    ) -> bool {
+        self.receive(|desks| match desks.of(round) {
+            Some(desk) => note(&mut desk.mail),
+            None => Some(()),
+        })
+    }
+
     /// Notes what has come for this rank's calls. `false`: the hub should not have sent it.
-    pub(crate) fn receive(&self, note: impl FnOnce(&mut Mail) -> Option<()>) -> bool {
+    pub(crate) fn receive(&self, note: impl FnOnce(&mut Desks) -> Option<()>) -> bool {
         let mut state = lock(&self.state);
         // A rank whose own call failed does not go on, and need not follow the others. Descriptors are closed here.
-        let in_order = state.no_calls.is_some() || note(&mut state.mail).is_some();
-        let is_decided = state.mail.is_decided();
+        let in_order = state.no_calls.is_some() || note(&mut state.desks).is_some();
+        let has_news = state.desks.has_news();
         drop(state);
         // Otherwise the program would be woken for each thing that comes.
-        if is_decided {
+        if has_news {
             self.changed.notify_all();
         }
         in_order
@@ -380,7 +393,7 @@ impl RankShared {
         let reason = said.as_deref().unwrap_or(reason);
         let others = (0..self.size).filter(|rank| *rank != self.rank);
         others.for_each(|rank| self.failed_because_of(rank, first));
-        self.change(|state| state.mail.cut_off(reason));
+        self.change(|state| state.desks.cut_off(reason));
         self.peer_ended(0, Some(reason));
         for rank in (1..self.size).filter(|rank| *rank != self.rank) {
             self.peer_ended(
@@ -407,7 +420,7 @@ impl RankShared {
             };
             state.no_calls.get_or_insert_with(|| reason.to_owned());
             state.no_message.get_or_insert_with(|| reason.to_owned());
-            state.mail.clear();
+            state.desks.clear();
             state.requests.clear();
         });
         self.events.close();

@@ -47,6 +47,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidegate_hal::control::{Control, ControlError, Decision, PANICKED, Proposal, Sink};
+use tidegate_hal::ids::TeamId;
 use tidegate_hal::lock;
 use tidegate_hal::process::Process;
 use tidegate_hal::{say, tell};
@@ -72,8 +73,8 @@ struct Member {
     process: Process,
     shared: Arc<RankShared>,
     nodes: Vec<usize>,
-    /// Held for a whole collective call, so that calls of one rank are matched in order.
-    calls: Mutex<()>,
+    /// Held while this rank makes a team: it makes one at a time.
+    founds: Mutex<()>,
     service: Option<JoinHandle<()>>,
     /// How long it may take until the end of this rank is known.
     patience: Duration,
@@ -181,7 +182,7 @@ impl TcpControl {
             process: Process::this(),
             shared,
             nodes: Vec::new(),
-            calls: Mutex::new(()),
+            founds: Mutex::new(()),
             service: Some(thread),
             patience: config.silence.saturating_add(Duration::from_secs(5)),
             ends_are_noticed: false,
@@ -382,17 +383,41 @@ impl Control for TcpControl {
         }
     }
 
-    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError> {
+    fn exchange_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        bytes: Vec<u8>,
+    ) -> Result<Vec<Vec<u8>>, ControlError> {
         match &self.inner {
-            Inner::Solo(solo) => solo.exchange(label, bytes),
-            Inner::Rank(member) => member.exchange(label, bytes),
+            Inner::Solo(solo) => solo.exchange_in(team, label, bytes),
+            Inner::Rank(member) => member.exchange(team, label, bytes),
         }
     }
 
-    fn confer(&self, label: &str, proposal: Proposal) -> Result<Decision, ControlError> {
+    fn confer_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        proposal: Proposal,
+    ) -> Result<Decision, ControlError> {
         match &self.inner {
-            Inner::Solo(solo) => solo.confer(label, proposal),
-            Inner::Rank(member) => member.confer(label, proposal),
+            Inner::Solo(solo) => solo.confer_in(team, label, proposal),
+            Inner::Rank(member) => member.confer(team, label, proposal),
+        }
+    }
+
+    fn found(&self, name: &str, ranks: &[usize]) -> Result<TeamId, ControlError> {
+        match &self.inner {
+            Inner::Solo(solo) => solo.found(name, ranks),
+            Inner::Rank(member) => member.found(name, ranks),
+        }
+    }
+
+    fn dissolve(&self, team: TeamId) {
+        match &self.inner {
+            Inner::Solo(solo) => solo.dissolve(team),
+            Inner::Rank(member) => member.dissolve(team),
         }
     }
 

@@ -11,9 +11,10 @@
 //! longer than their limits.
 
 use crate::fields::{MAX_REASON, bytes, shortened};
-use crate::rounds::{Failure, Outcome, Vote};
+use crate::rounds::{Failure, Founders, Outcome, Vote};
 use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{Decision, Packet};
+use tidegate_hal::ids::TeamId;
 
 /// The most ranks of a job. It keeps lists of ranks within a frame.
 pub const MAX_RANKS: usize = 4096;
@@ -77,8 +78,13 @@ pub(crate) enum Message {
     },
     /// From the hub, after all letters and all that was said in the same round.
     Decided { round: u64, outcome: Outcome },
-    /// To the hub: the rank takes part in no collective call any more.
+    /// To the hub: the rank asks for a team.
+    Found { founders: Founders },
+    /// From the hub, to a rank that has asked for a team.
+    Founded { team: Result<TeamId, Failure> },
+    /// To the hub: the rank takes part in no collective call of this team any more, or of no team.
     Withdrawn {
+        team: Option<TeamId>,
         #[serde(serialize_with = "shortened")]
         reason: String,
     },
@@ -110,6 +116,12 @@ pub(crate) enum Message {
     Bye,
 }
 
+impl Founders {
+    pub(crate) fn are_too_long(&self) -> bool {
+        self.name.len() > MAX_LABEL || self.ranks.len() > MAX_RANKS
+    }
+}
+
 /// Bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed message: {0}")]
@@ -124,7 +136,7 @@ impl Message {
     fn exceeds(&self) -> Option<&'static str> {
         match self {
             Message::Abort { reason }
-            | Message::Withdrawn { reason }
+            | Message::Withdrawn { reason, .. }
             | Message::Lost { reason, .. }
             | Message::Fail { reason, .. }
             | Message::Decided {
@@ -139,6 +151,15 @@ impl Message {
                 outcome: Outcome::Refused { ranks, .. },
                 ..
             } if ranks.len() > Decision::MOST_NAMED => Some("a list of ranks is too long"),
+            Message::Found { founders } if founders.are_too_long() => Some("a team is too long"),
+            Message::Founded {
+                team: Err(Failure::Teams(sides)),
+            } if sides.iter().any(|(_, founders)| founders.are_too_long()) => {
+                Some("a team is too long")
+            }
+            Message::Founded {
+                team: Err(Failure::Lost { reason, .. }),
+            } if reason.len() > MAX_REASON => Some("a reason is too long"),
             Message::Exchange { label, .. } | Message::Confer { label, .. }
                 if label.len() > MAX_LABEL =>
             {
@@ -191,6 +212,11 @@ pub(crate) mod tests {
 
     fn any_outcome() -> impl Strategy<Value = Outcome> {
         let bytes = || prop::collection::vec(any::<u8>(), 0..64);
+        let founders = || {
+            let ranks = prop::collection::vec(any::<u32>(), 0..9);
+            (any::<u32>(), "\\PC{0,40}", ranks)
+                .prop_map(|(rank, name, ranks)| (rank, Founders { name, ranks }))
+        };
         let call = || {
             let kind = prop::sample::select(vec![Kind::Exchange, Kind::Confer]);
             (any::<u32>(), kind, "\\PC{0,40}")
@@ -215,6 +241,8 @@ pub(crate) mod tests {
                 }),
             (call(), call())
                 .prop_map(|(low, high)| Outcome::Failed(Failure::Mismatch([low, high]))),
+            (founders(), founders())
+                .prop_map(|(one, other)| Outcome::Failed(Failure::Teams([one, other]))),
             (any::<u32>(), "\\PC{0,40}")
                 .prop_map(|(rank, reason)| Outcome::Failed(Failure::Lost { rank, reason })),
         ]
@@ -259,7 +287,6 @@ pub(crate) mod tests {
             }),
             (any::<u64>(), any_outcome())
                 .prop_map(|(round, outcome)| Message::Decided { round, outcome }),
-            reason().prop_map(|reason| Message::Withdrawn { reason }),
             (any::<u32>(), prop::option::of(ranks()), bytes())
                 .prop_map(|(from, to, bytes)| Message::Notify { from, to, bytes }),
             (any::<u32>(), reason(), any::<Option<u32>>()).prop_map(|(rank, reason, first)| {
@@ -271,6 +298,19 @@ pub(crate) mod tests {
             }),
             any::<u32>().prop_map(|rank| Message::Left { rank }),
             Just(Message::Leave),
+            ("\\PC{0,40}", ranks()).prop_map(|(name, ranks)| Message::Found {
+                founders: Founders { name, ranks }
+            }),
+            (any::<u32>(), any_outcome()).prop_map(|(number, outcome)| Message::Founded {
+                team: match outcome {
+                    Outcome::Failed(failure) => Err(failure),
+                    _ => Ok(TeamId::new(number % TeamId::MOST).unwrap()),
+                }
+            }),
+            (any::<u32>(), reason()).prop_map(|(number, reason)| Message::Withdrawn {
+                team: TeamId::new(number),
+                reason,
+            }),
             (reason(), any::<Option<u32>>())
                 .prop_map(|(reason, first)| Message::Fail { reason, first }),
             Just(Message::Bye),

@@ -6,6 +6,12 @@
 //! ([`Control::confer`]), when the ranks tell each other results ([`Control::exchange`]), and when something is revoked
 //! or reported ([`Control::notify`]). The service behind it watches the peers, and calls the [`Sink`].
 //!
+//! # Teams
+//!
+//! Some ranks can make a *team* ([`Control::found`]), which has collective calls of its own. A rank may be in calls of
+//! several teams at a time, by several threads. Everything here gives ranks the numbers that they have in the job, also
+//! in the calls of a team.
+//!
 //! # Growth
 //!
 //! Everything that a job does often goes through [`Control::confer`]. A rank sends letters to the ranks that they
@@ -14,14 +20,15 @@
 //!
 //! # Failure
 //!
-//! A peer that dies, or that leaves while others still need it, is an [`Event`]. It also ends every collective call to
-//! which it had not yet come. Such a call has no time limit of its own, because ranks may be unequally busy without any
+//! A peer that dies, or that leaves while others still need it, is an [`Event`]. It also ends every collective call of its
+//! teams to which it had not yet come. Such a call has no time limit of its own, because ranks may be unequally busy without any
 //! error.
 
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::ids::TeamId;
 use crate::process::Forked;
 
 /// Names a piece of memory, so that a peer can map it.
@@ -109,7 +116,7 @@ pub enum Decision {
     },
     /// What must be the same in the headers is not. This comes before all objections.
     Differs {
-        /// The header of rank 0.
+        /// The header of the lowest rank.
         first: Vec<u8>,
         /// The lowest rank whose header differs.
         rank: usize,
@@ -156,6 +163,42 @@ pub enum Event {
     },
 }
 
+/// The name and the ranks of a team, as a text for people shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The name of the team.
+    pub name: String,
+    /// Its ranks, in the order of the team.
+    pub ranks: Vec<usize>,
+}
+
+impl Group {
+    /// How many ranks the text names.
+    const MOST_NAMED: usize = 16;
+}
+
+/// As in "`rows` of ranks 4, 5 and 7".
+impl std::fmt::Display for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}` of rank", self.name)?;
+        let ranks = &self.ranks;
+        let named = &ranks[..ranks.len().min(Self::MOST_NAMED)];
+        let left_out = ranks.len() - named.len();
+        for (index, rank) in named.iter().enumerate() {
+            match index {
+                0 if ranks.len() == 1 => write!(f, " {rank}")?,
+                0 => write!(f, "s {rank}")?,
+                _ if index + 1 == ranks.len() => write!(f, " and {rank}")?,
+                _ => write!(f, ", {rank}")?,
+            }
+        }
+        match left_out {
+            0 => Ok(()),
+            _ => write!(f, " and {left_out} more"),
+        }
+    }
+}
+
 /// The reason that peers are given when a rank's program unwinds.
 pub const PANICKED: &str = "its program has panicked";
 
@@ -186,6 +229,16 @@ pub enum ControlError {
         mine: String,
         /// What the other rank called.
         theirs: String,
+    },
+    /// Two ranks make different teams, and each team needs the other rank.
+    #[error("ranks make different teams: this one makes {mine}, rank {rank} makes {theirs}")]
+    Teams {
+        /// The other rank.
+        rank: usize,
+        /// The team that this rank makes.
+        mine: Group,
+        /// The team that the other rank makes.
+        theirs: Group,
     },
     /// Something exceeds [`Packet::MAX_BYTES`] (some control planes take fewer) or [`Packet::MAX_HANDLES`].
     #[error(
@@ -242,35 +295,82 @@ pub trait Control: Send + Sync + 'static {
     /// Which node a rank runs on. Equal numbers can exchange [`Handle`]s.
     fn node(&self, rank: usize) -> usize;
 
-    /// A collective over all ranks: each tells all others the same bytes, and gets the bytes of all ranks in order, with
-    /// its own.
+    /// A collective over all ranks of a team: each tells all others the same bytes, and gets the bytes of all ranks in
+    /// ascending order of the ranks, with its own.
     ///
-    /// The n-th collective call of each rank belongs to the n-th call of every other. The ranks' labels are compared, so
-    /// that ranks that disagree about the next call get an error that names both. A label is a text for people
-    /// ("opening a window").
+    /// The n-th collective call of each rank in a team belongs to the n-th call of every other. The ranks' labels are
+    /// compared, so that ranks that disagree about the next call get an error that names both. A label is a text for
+    /// people ("opening a window").
     ///
     /// # Errors
     ///
     /// [`ControlError::PeerLost`] if a rank ends before contributing, [`ControlError::Mismatch`],
     /// [`ControlError::TooLarge`], [`ControlError::Closed`], [`ControlError::Forked`]. After any of them but `TooLarge`
-    /// every later collective call fails.
-    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError>;
+    /// every later collective call of the team fails.
+    fn exchange_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        bytes: Vec<u8>,
+    ) -> Result<Vec<Vec<u8>>, ControlError>;
 
-    /// A collective over all ranks: each tells some ranks something, and all come to one decision. It costs a rank its
-    /// letters and one decision, however many ranks there are. Calls are matched like those of [`Control::exchange`].
+    /// A collective over all ranks of a team: each tells some ranks something, and all come to one decision. It costs a
+    /// rank its letters and one decision, however many ranks there are. Calls are matched like those of
+    /// [`Control::exchange_in`].
     ///
     /// If the ranks do not agree, no rank gets a letter. A handle for which a process has no room is [`Handle::Lost`]
     /// in the letter.
     ///
     /// # Errors
     ///
-    /// The errors of [`Control::exchange`]. That the ranks do not agree is no error, and the next call finds them in
+    /// The errors of [`Control::exchange_in`]. That the ranks do not agree is no error, and the next call finds them in
     /// step.
     ///
     /// # Panics
     ///
-    /// If a letter is for a rank that the job does not have, or if the letters are not in ascending order of the ranks.
-    fn confer(&self, label: &str, proposal: Proposal) -> Result<Decision, ControlError>;
+    /// If a letter is for a rank that the team does not have, or if the letters are not in ascending order of the ranks.
+    fn confer_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        proposal: Proposal,
+    ) -> Result<Decision, ControlError>;
+
+    /// [`Control::exchange_in`] over all ranks of the job.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError> {
+        self.exchange_in(TeamId::WORLD, label, bytes)
+    }
+
+    /// [`Control::confer_in`] over all ranks of the job.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    fn confer(&self, label: &str, proposal: Proposal) -> Result<Decision, ControlError> {
+        self.confer_in(TeamId::WORLD, label, proposal)
+    }
+
+    /// Makes a team of these ranks, of which this rank is one. The call is collective over them. It waits until all of
+    /// them have called with the same name and the same ranks in the same order.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError::Teams`] if a rank makes another team that has this rank, too. All ranks of both teams get it.
+    /// [`ControlError::PeerLost`], [`ControlError::TooLarge`], [`ControlError::Closed`], [`ControlError::Forked`].
+    /// After an error, other teams can be made.
+    ///
+    /// # Panics
+    ///
+    /// If the ranks are not different ranks of the job, and this rank among them.
+    fn found(&self, name: &str, ranks: &[usize]) -> Result<TeamId, ControlError>;
+
+    /// Ends this rank's part in a team. Calls of the team that need the rank fail. When all ranks have ended theirs,
+    /// nothing remains of the team, and another may get its number.
+    fn dissolve(&self, team: TeamId);
 
     /// Sends `bytes` to every rank of `to` (or to all others, if `None`); does not wait. Messages of one
     /// sender arrive in order; messages to a rank that ended are lost.

@@ -7,7 +7,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A team of ranks. Today there is one, the [world](TeamId::WORLD).
+/// A team of ranks: the [world](TeamId::WORLD), or some of its ranks. At any time, no two teams of a job have the same
+/// number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TeamId(u32);
 

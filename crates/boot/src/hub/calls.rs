@@ -1,7 +1,9 @@
 //! Collective calls: what the hub passes on, and what it decides.
 
 use super::Hub;
-use crate::rounds::{Call, Came, Kind, OutOfOrder, Outcome, Vote};
+use crate::link::Body;
+use crate::rounds::{Call, Came, Kind, Members, OutOfOrder, Outcome, Vote};
+use crate::teams::{Ended, Founded};
 use crate::wire::Message;
 
 impl Hub {
@@ -19,7 +21,8 @@ impl Hub {
                 // Descriptors do not go to other nodes, whatever the sender says of them.
                 let near = self.nodes.get(to) == self.nodes.get(from);
                 let handles = if near { handles } else { 0 };
-                if self.rounds.letter(from, round, to)? && self.is_here(to) {
+                let passes = self.teams.of(from, round)?.letter(from, round, to)?;
+                if passes && self.is_here(to) {
                     let letter = Message::Letter {
                         rank,
                         round,
@@ -31,8 +34,10 @@ impl Hub {
             }
             Message::Confer { round, label, vote } => {
                 let call = Call::new(Kind::Confer, label);
-                if let Came::Counted(outcome) = self.rounds.come(from, round, call, vote)? {
-                    self.tell_outcome(round, outcome);
+                let rounds = self.teams.of(from, round)?;
+                let members = rounds.members().clone();
+                if let Came::Counted(outcome) = rounds.come(from, round, call, vote)? {
+                    self.tell_outcome(&members, round, outcome);
                 }
             }
             Message::Exchange {
@@ -41,13 +46,26 @@ impl Hub {
                 bytes,
             } => {
                 let call = Call::new(Kind::Exchange, label);
-                let came = self.rounds.come(from, round, call, Vote::default())?;
-                if let Came::Counted(outcome) = came {
-                    self.broadcast(from, &Message::Said { rank, round, bytes });
-                    self.tell_outcome(round, outcome);
+                let rounds = self.teams.of(from, round)?;
+                let members = rounds.members().clone();
+                if let Came::Counted(outcome) = rounds.come(from, round, call, Vote::default())? {
+                    self.tell(&members, from, &Message::Said { rank, round, bytes });
+                    self.tell_outcome(&members, round, outcome);
                 }
             }
-            Message::Withdrawn { reason } => self.ends_calls(from, &reason),
+            Message::Found { founders } => {
+                for founded in self.teams.ask(from, founders)? {
+                    self.tell_founded(founded);
+                }
+            }
+            Message::Withdrawn { team: None, reason } => self.ends_calls(from, &reason),
+            Message::Withdrawn {
+                team: Some(team),
+                reason,
+            } => {
+                let ended = self.teams.withdraw(from, team, &reason);
+                self.tell_ended(ended);
+            }
             _ => {}
         }
         Ok(())
@@ -55,13 +73,40 @@ impl Hub {
 
     /// Notes that a rank comes to no collective call any more.
     pub(super) fn ends_calls(&mut self, rank: usize, reason: &str) {
-        let outcome = self.rounds.end(rank, reason);
-        self.tell_outcome(self.rounds.round(), outcome);
+        let (ended, founded) = self.teams.end(rank, reason);
+        self.tell_ended(ended);
+        for founded in founded {
+            self.tell_founded(founded);
+        }
     }
 
-    fn tell_outcome(&mut self, round: u64, outcome: Option<Outcome>) {
+    fn tell_ended(&mut self, ended: impl IntoIterator<Item = Ended>) {
+        for (members, round, outcome) in ended {
+            self.tell_outcome(&members, round, Some(outcome));
+        }
+    }
+
+    fn tell_founded(&mut self, (ranks, team): Founded) {
+        let message = Message::Founded { team };
+        let body = Body::of(&message);
+        for rank in ranks {
+            self.send_body(rank, &body, &message);
+        }
+    }
+
+    fn tell_outcome(&mut self, members: &Members, round: u64, outcome: Option<Outcome>) {
         if let Some(outcome) = outcome {
-            self.broadcast(usize::MAX, &Message::Decided { round, outcome });
+            self.tell(members, usize::MAX, &Message::Decided { round, outcome });
+        }
+    }
+
+    /// Sends a message to these ranks, `except` for one.
+    fn tell(&mut self, members: &Members, except: usize, message: &Message) {
+        let body = Body::of(message);
+        for rank in members.iter() {
+            if rank != except && self.is_here(rank) {
+                self.send_body(rank, &body, message);
+            }
         }
     }
 }

@@ -7,6 +7,10 @@ fn call(label: &str) -> Call {
     Call::new(Kind::Confer, label)
 }
 
+fn world(size: usize) -> Rounds {
+    Rounds::new(TeamId::WORLD, Members::First(size))
+}
+
 fn come(rounds: &mut Rounds, rank: usize, round: u64, label: &str) -> Option<Outcome> {
     match rounds.come(rank, round, call(label), Vote::default()) {
         Ok(Came::Counted(outcome)) => outcome,
@@ -25,7 +29,7 @@ fn lost(rank: u32) -> Option<Outcome> {
 
 #[test]
 fn a_round_is_decided_when_all_have_come() {
-    let mut rounds = Rounds::new(3);
+    let mut rounds = world(3);
     for round in 0..3 {
         assert_eq!(come(&mut rounds, 2, round, "a"), None);
         assert_eq!(come(&mut rounds, 0, round, "a"), None);
@@ -35,7 +39,7 @@ fn a_round_is_decided_when_all_have_come() {
 
 #[test]
 fn different_calls_fail_at_once_and_each_rank_hears_of_another() {
-    let mut rounds = Rounds::new(4);
+    let mut rounds = world(4);
     assert_eq!(come(&mut rounds, 2, 0, "open"), None);
     let Some(Outcome::Failed(failure)) = come(&mut rounds, 1, 0, "free") else {
         panic!("{rounds:?}")
@@ -59,18 +63,18 @@ fn different_calls_fail_at_once_and_each_rank_hears_of_another() {
 
 #[test]
 fn a_rank_that_ends_fails_the_round_to_which_it_has_not_come() {
-    let mut rounds = Rounds::new(3);
+    let mut rounds = world(3);
     come(&mut rounds, 1, 0, "a");
     assert_eq!(rounds.end(2, "gone"), lost(2));
     // It has come to this round, and so fails the next one.
-    let mut rounds = Rounds::new(3);
+    let mut rounds = world(3);
     come(&mut rounds, 1, 0, "a");
     assert_eq!(rounds.end(1, "gone"), None);
     come(&mut rounds, 0, 0, "a");
     assert_eq!(come(&mut rounds, 2, 0, "a"), agreed());
     assert_eq!(come(&mut rounds, 0, 1, "a"), lost(1));
     // No round is open. The first that has ended is named.
-    let mut rounds = Rounds::new(3);
+    let mut rounds = world(3);
     assert_eq!(rounds.end(2, "gone"), None);
     assert_eq!(rounds.end(2, "again"), None);
     assert_eq!(rounds.end(1, "gone"), None);
@@ -81,7 +85,7 @@ fn a_rank_that_ends_fails_the_round_to_which_it_has_not_come() {
 #[test]
 fn what_is_out_of_order_is_refused() {
     let vote = Vote::default;
-    let mut rounds = Rounds::new(3);
+    let mut rounds = world(3);
     for (rank, round) in [(0, 1), (3, 0), (0, u64::MAX)] {
         assert!(rounds.come(rank, round, call("a"), vote()).is_err());
         assert!(rounds.letter(rank, round, 1).is_err());
@@ -156,7 +160,7 @@ fn any_round() -> impl Strategy<Value = (Vec<Vote>, Vec<usize>)> {
 proptest! {
     #[test]
     fn little_is_kept_and_the_decision_is_that_about_all((votes, order) in any_round()) {
-        let mut rounds = Rounds::new(votes.len());
+        let mut rounds = world(votes.len());
         let mut decided = None;
         for rank in order {
             prop_assert_eq!(decided, None);
@@ -172,7 +176,7 @@ proptest! {
     /// A round has one outcome, whatever happens, and none follows a failure.
     #[test]
     fn outcomes_are_final(steps in prop::collection::vec((0usize..4, 0u8..8), 0..40)) {
-        let mut rounds = Rounds::new(4);
+        let mut rounds = world(4);
         let (mut outcomes, mut failed) = (0, false);
         for (rank, kind) in steps {
             let outcome = match kind {

@@ -158,7 +158,7 @@ impl Service {
         }
         if let Some(reason) = self.node.tick(now) {
             self.shared.withdraw(&reason);
-            self.tell_hub(Message::Withdrawn { reason });
+            self.tell_hub(Message::Withdrawn { team: None, reason });
         }
     }
 }

@@ -1,27 +1,33 @@
 //! The collective calls of a rank.
 
 use super::Member;
-use crate::local::{check_proposal, check_size, failed_before};
-use crate::mail::{Missing, Taken};
-use crate::rounds::{Call, Kind, Outcome, Vote};
+use crate::local::{
+    DROPPED, check_label, check_proposal, check_size, dissolved, failed_before, founders,
+};
+use crate::mail::{Mail, Missing, Taken};
+use crate::rounds::{Call, Kind, Members, Outcome, Vote};
 use crate::shared::{Outgoing, RankState, ServiceRequest};
-use crate::wire::{MAX_LABEL, Message};
+use crate::wire::Message;
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tidegate_hal::control::{ControlError, Decision, Handle, Letter, Proposal};
+use tidegate_hal::ids::TeamId;
 use tidegate_hal::lock;
 
 impl Member {
     pub(super) fn exchange(
         &self,
+        team: TeamId,
         label: &str,
         bytes: Vec<u8>,
     ) -> Result<Vec<Vec<u8>>, ControlError> {
         self.process.check()?;
         check_size(label, bytes.len(), 0)?;
-        let taken = self.call(Call::new(Kind::Exchange, label), |state, label| {
-            let round = state.mail.round();
-            state.mail.said(self.shared.rank, round, bytes.clone());
+        let call = Call::new(Kind::Exchange, label);
+        let taken = self.call(team, call, |mail, _, label| {
+            let round = mail.round();
+            mail.said(self.shared.rank, round, bytes.clone());
             Ok(Message::Exchange {
                 round,
                 label,
@@ -36,17 +42,19 @@ impl Member {
 
     pub(super) fn confer(
         &self,
+        team: TeamId,
         label: &str,
         mut proposal: Proposal,
     ) -> Result<Decision, ControlError> {
         self.process.check()?;
-        check_proposal(label, &proposal, self.shared.size)?;
+        let members = self.members(team)?;
+        check_proposal(label, &proposal, &members)?;
         let vote = Vote::take(&mut proposal);
         let call = Call::new(Kind::Confer, label);
-        let taken = self.call(call.clone(), |state, label| {
-            let round = state.mail.round();
+        let taken = self.call(team, call.clone(), |mail, requests, label| {
+            let round = mail.round();
             for letter in proposal.letters {
-                self.write(state, round, letter)?;
+                self.write(mail, requests, letter)?;
             }
             Ok(Message::Confer { round, label, vote })
         })?;
@@ -61,10 +69,16 @@ impl Member {
     }
 
     /// Sends a letter. Its handles go only to a rank of this node.
-    fn write(&self, state: &mut RankState, round: u64, letter: Letter) -> Result<(), ControlError> {
+    fn write(
+        &self,
+        mail: &mut Mail,
+        requests: &mut VecDeque<ServiceRequest>,
+        letter: Letter,
+    ) -> Result<(), ControlError> {
         let (to, me) = (letter.rank, self.shared.rank);
+        let round = mail.round();
         if to == me {
-            state.mail.letter_to_oneself(letter);
+            mail.letter_to_oneself(letter);
             return Ok(());
         }
         let fds = letter.packet.handles.into_iter().map(descriptor);
@@ -73,7 +87,7 @@ impl Member {
             fds.clear();
         }
         let bytes = letter.packet.bytes;
-        state.requests.push_back(ServiceRequest::Write(Outgoing {
+        requests.push_back(ServiceRequest::Write(Outgoing {
             to,
             round,
             bytes,
@@ -82,35 +96,89 @@ impl Member {
         Ok(())
     }
 
-    /// Takes part in one round. `say` sends the letters, and makes the message that this rank has come.
-    fn call(
-        &self,
-        call: Call,
-        say: impl FnOnce(&mut RankState, String) -> Result<Message, ControlError>,
-    ) -> Result<Taken, ControlError> {
-        if call.label.len() > MAX_LABEL {
-            return Err(ControlError::TooLarge {
-                label: "the name of a collective call".to_owned(),
-                bytes: call.label.len(),
-                most: MAX_LABEL,
-                handles: 0,
-            });
-        }
-        let _one_at_a_time = lock(&self.calls);
+    /// The ranks of a team.
+    fn members(&self, team: TeamId) -> Result<Members, ControlError> {
+        let state = lock(&self.shared.state);
+        let desk = state.desks.get(team).ok_or_else(dissolved)?;
+        Ok(desk.mail.members().clone())
+    }
+
+    /// Makes a team.
+    pub(super) fn found(&self, name: &str, ranks: &[usize]) -> Result<TeamId, ControlError> {
+        self.process.check()?;
+        let founders = founders(self.shared.rank, self.shared.size, name, ranks)?;
+        let _one_at_a_time = lock(&self.founds);
         let mut state = lock(&self.shared.state);
         if let Some(reason) = &state.no_calls {
             return Err(ControlError::Closed(reason.clone()));
         }
+        state.desks.ask(founders.clone());
+        let message = Message::Found {
+            founders: founders.clone(),
+        };
+        state.requests.push_back(ServiceRequest::Say(message));
+        self.wake();
+        loop {
+            if let Some(answer) = state.desks.answer() {
+                return answer.map_err(|failure| failure.founding_error(&founders));
+            }
+            if let Some(reason) = &state.no_calls {
+                return Err(ControlError::Closed(reason.clone()));
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// Ends this rank's part in a team.
+    pub(super) fn dissolve(&self, team: TeamId) {
+        if team == TeamId::WORLD || !self.process.is_this() {
+            return;
+        }
+        let mut state = lock(&self.shared.state);
+        if state.desks.dissolve(team) && state.no_message.is_none() {
+            let message = Message::Withdrawn {
+                team: Some(team),
+                reason: DROPPED.into(),
+            };
+            state.requests.push_back(ServiceRequest::Say(message));
+            self.wake();
+        }
+    }
+
+    /// Takes part in one round. `say` sends the letters, and makes the message that this rank has come.
+    fn call(
+        &self,
+        team: TeamId,
+        call: Call,
+        say: impl FnOnce(
+            &mut Mail,
+            &mut VecDeque<ServiceRequest>,
+            String,
+        ) -> Result<Message, ControlError>,
+    ) -> Result<Taken, ControlError> {
+        check_label(&call.label)?;
+        let calls = {
+            let state = lock(&self.shared.state);
+            let desk = state.desks.get(team).ok_or_else(dissolved)?;
+            Arc::clone(&desk.calls)
+        };
+        let _one_at_a_time = lock(&calls);
+        let mut state = lock(&self.shared.state);
+        let state_now = &mut *state;
+        let desk = state_now.desks.get_mut(team).ok_or_else(dissolved)?;
+        if let Some(reason) = state_now.no_calls.as_ref().or(desk.no_calls.as_ref()) {
+            return Err(ControlError::Closed(reason.clone()));
+        }
         // The round may have failed already. Then the hub wants to hear nothing more.
-        if !state.mail.is_decided() {
+        if !desk.mail.is_decided() {
+            let message = say(&mut desk.mail, &mut state_now.requests, call.label.clone());
             // The others come to this call, and must not wait in it for a rank that cannot take part.
-            let message = say(&mut state, call.label.clone());
-            let message = message.inspect_err(|error| self.withdraw(&mut state, error))?;
+            let message = message.inspect_err(|error| self.withdraw(&mut state, team, error))?;
             state.requests.push_back(ServiceRequest::Say(message));
             self.wake();
         }
         let result = loop {
-            if let Some(result) = self.outcome(&mut state, &call) {
+            if let Some(result) = self.outcome(&mut state, team, &call) {
                 break result;
             }
             if let Some(reason) = &state.no_calls {
@@ -126,30 +194,40 @@ impl Member {
                     self.shared.note(&mut state, *rank, &why);
                 }
                 // If it is the failure of this rank alone, the others must not wait for it in the next round.
-                self.withdraw(&mut state, error);
+                self.withdraw(&mut state, team, error);
             }
         }
         result
     }
 
-    /// Withdraws from all collective calls, and tells the others.
-    fn withdraw(&self, state: &mut RankState, error: &ControlError) {
-        state.mail.clear();
-        if state.no_calls.is_none() {
+    /// Withdraws from all collective calls of a team, and tells the others.
+    fn withdraw(&self, state: &mut RankState, team: TeamId, error: &ControlError) {
+        let Some(desk) = state.desks.get_mut(team) else {
+            return;
+        };
+        desk.mail.clear();
+        if state.no_calls.is_none() && desk.no_calls.is_none() {
             let reason = failed_before(error);
-            let message = Message::Withdrawn {
-                reason: reason.clone(),
-            };
+            desk.no_calls = Some(reason.clone());
+            let team = Some(team);
+            let message = Message::Withdrawn { team, reason };
             state.requests.push_back(ServiceRequest::Say(message));
-            state.no_calls = Some(reason);
             self.wake();
         }
     }
 
     /// The result of the round, if it has ended.
-    fn outcome(&self, state: &mut RankState, call: &Call) -> Option<Result<Taken, ControlError>> {
+    fn outcome(
+        &self,
+        state: &mut RankState,
+        team: TeamId,
+        call: &Call,
+    ) -> Option<Result<Taken, ControlError>> {
+        let Some(desk) = state.desks.get_mut(team) else {
+            return Some(Err(dissolved()));
+        };
         let me = self.shared.rank;
-        match state.mail.take(call) {
+        match desk.mail.take(call) {
             Ok(Taken::Outcome(Outcome::Failed(failure), _)) => Some(Err(failure.error(call))),
             Ok(taken) => Some(Ok(taken)),
             Err(Missing::Outcome) => None,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_hal::control::{Control, ControlError, Decision, Event, Proposal, Sink};
+use tidegate_hal::ids::TeamId;
 
 /// Passes everything on to another control plane. Only events about the rank `of` wait until the test lets them go.
 pub(crate) struct Late<C> {
@@ -67,12 +68,30 @@ impl<C: Control> Control for Late<C> {
         self.control.node(rank)
     }
 
-    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError> {
-        self.control.exchange(label, bytes)
+    fn exchange_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        bytes: Vec<u8>,
+    ) -> Result<Vec<Vec<u8>>, ControlError> {
+        self.control.exchange_in(team, label, bytes)
     }
 
-    fn confer(&self, label: &str, proposal: Proposal) -> Result<Decision, ControlError> {
-        self.control.confer(label, proposal)
+    fn confer_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        proposal: Proposal,
+    ) -> Result<Decision, ControlError> {
+        self.control.confer_in(team, label, proposal)
+    }
+
+    fn found(&self, name: &str, ranks: &[usize]) -> Result<TeamId, ControlError> {
+        self.control.found(name, ranks)
+    }
+
+    fn dissolve(&self, team: TeamId) {
+        self.control.dissolve(team);
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {

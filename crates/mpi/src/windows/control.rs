@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{
     Control, ControlError, Decision, Event, Handle, Packet, Proposal, Sink,
 };
+use tidegate_hal::ids::TeamId;
 
 /// The header of a letter's bytes.
 #[derive(Serialize, Deserialize)]
@@ -38,11 +39,21 @@ impl Control for Keyed {
         self.0.node(rank)
     }
 
-    fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, ControlError> {
-        self.0.exchange(label, bytes)
+    fn exchange_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        bytes: Vec<u8>,
+    ) -> Result<Vec<Vec<u8>>, ControlError> {
+        self.0.exchange_in(team, label, bytes)
     }
 
-    fn confer(&self, label: &str, mut proposal: Proposal) -> Result<Decision, ControlError> {
+    fn confer_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        mut proposal: Proposal,
+    ) -> Result<Decision, ControlError> {
         for letter in &mut proposal.letters {
             let packet = std::mem::take(&mut letter.packet);
             let (bytes, handles) = (packet.bytes.len(), packet.handles.len());
@@ -58,7 +69,7 @@ impl Control for Keyed {
             }
             letter.packet = packed(packet);
         }
-        let mut decision = self.0.confer(label, proposal)?;
+        let mut decision = self.0.confer_in(team, label, proposal)?;
         if let Decision::Agreed { letters, .. } = &mut decision {
             for letter in letters {
                 let packet = unpacked(std::mem::take(&mut letter.packet));
@@ -70,6 +81,14 @@ impl Control for Keyed {
             }
         }
         Ok(decision)
+    }
+
+    fn found(&self, name: &str, ranks: &[usize]) -> Result<TeamId, ControlError> {
+        self.0.found(name, ranks)
+    }
+
+    fn dissolve(&self, team: TeamId) {
+        self.0.dissolve(team);
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> Result<(), ControlError> {

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 
 use tidegate_boot::LocalControl;
 use tidegate_hal::control::{Control, ControlError, Decision, Proposal, Sink};
+use tidegate_hal::ids::TeamId;
 use tidegate_hal::nic::*;
 
 use super::*;
@@ -188,24 +189,34 @@ impl Control for Lost {
         self.0.node(rank)
     }
 
-    fn exchange(
+    fn exchange_in(
         &self,
+        team: TeamId,
         label: &str,
         bytes: Vec<u8>,
     ) -> std::result::Result<Vec<Vec<u8>>, ControlError> {
-        self.0.exchange(label, bytes)
+        self.0.exchange_in(team, label, bytes)
     }
 
-    fn confer(
+    fn confer_in(
         &self,
+        team: TeamId,
         label: &str,
         proposal: Proposal,
     ) -> std::result::Result<Decision, ControlError> {
-        let decision = self.0.confer(label, proposal)?;
+        let decision = self.0.confer_in(team, label, proposal)?;
         match (label, self.rank()) {
             ("agreeing on a window", 1) => Err(ControlError::Closed("on purpose".into())),
             _ => Ok(decision),
         }
+    }
+
+    fn found(&self, name: &str, ranks: &[usize]) -> std::result::Result<TeamId, ControlError> {
+        self.0.found(name, ranks)
+    }
+
+    fn dissolve(&self, team: TeamId) {
+        self.0.dissolve(team);
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> std::result::Result<(), ControlError> {

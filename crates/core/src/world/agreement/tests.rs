@@ -91,12 +91,17 @@ impl Control for Directed {
         self.control.node(rank)
     }
 
-    fn exchange(&self, label: &str, bytes: Vec<u8>) -> ControlResult<Vec<Vec<u8>>> {
-        self.directed(label, || self.control.exchange(label, bytes))
+    fn exchange_in(
+        &self,
+        team: TeamId,
+        label: &str,
+        bytes: Vec<u8>,
+    ) -> ControlResult<Vec<Vec<u8>>> {
+        self.directed(label, || self.control.exchange_in(team, label, bytes))
     }
 
-    fn confer(&self, label: &str, proposal: Proposal) -> ControlResult<Decision> {
-        let mut decision = self.directed(label, || self.control.confer(label, proposal));
+    fn confer_in(&self, team: TeamId, label: &str, proposal: Proposal) -> ControlResult<Decision> {
+        let mut decision = self.directed(label, || self.control.confer_in(team, label, proposal));
         if label == self.bare
             && let Ok(Decision::Agreed { letters, .. }) = &mut decision
         {
@@ -104,6 +109,14 @@ impl Control for Directed {
             packets.for_each(|packet| packet.handles.clear());
         }
         decision
+    }
+
+    fn found(&self, name: &str, ranks: &[usize]) -> ControlResult<TeamId> {
+        self.control.found(name, ranks)
+    }
+
+    fn dissolve(&self, team: TeamId) {
+        self.control.dissolve(team);
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> ControlResult<()> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_boot::LocalControl;
 use tidegate_hal::control::{Control, ControlError, Decision, Packet, Proposal, Sink};
+use tidegate_hal::ids::TeamId;
 use tidegate_host::Host;
 
 use super::{Event, Message, WindowId};
@@ -28,20 +29,30 @@ impl Control for Slow {
         self.0.node(rank)
     }
 
-    fn exchange(
+    fn exchange_in(
         &self,
+        team: TeamId,
         label: &str,
         bytes: Vec<u8>,
     ) -> std::result::Result<Vec<Vec<u8>>, ControlError> {
-        self.0.exchange(label, bytes)
+        self.0.exchange_in(team, label, bytes)
     }
 
-    fn confer(
+    fn confer_in(
         &self,
+        team: TeamId,
         label: &str,
         proposal: Proposal,
     ) -> std::result::Result<Decision, ControlError> {
-        self.0.confer(label, proposal)
+        self.0.confer_in(team, label, proposal)
+    }
+
+    fn found(&self, name: &str, ranks: &[usize]) -> std::result::Result<TeamId, ControlError> {
+        self.0.found(name, ranks)
+    }
+
+    fn dissolve(&self, team: TeamId) {
+        self.0.dissolve(team);
     }
 
     fn notify(&self, to: Option<&[usize]>, bytes: &[u8]) -> std::result::Result<(), ControlError> {
