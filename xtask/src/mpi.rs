@@ -149,7 +149,7 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
         let targets = "--lib --test mpi --test job";
         all.push(mpi.cargo("build --example ring_mpi"));
         all.push(
-            mpi.cargo("test --no-run --bench faces --bench osu")
+            mpi.cargo("test --no-run --bench faces --bench osu --bench collectives")
                 .args(targets),
         );
         if scope.tier == Tier::Deep || mpi.is_full {
@@ -190,6 +190,10 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
         all.push(
             mpi.bench("osu")
                 .args("--min 4096 --max 16384 --iterations 50 --rounds 1"),
+        );
+        all.push(
+            mpi.bench("collectives")
+                .args("--transport shm --ranks 3 --sizes 8,40000 --iterations 20 --rounds 1"),
         );
     }
     Ok(all)

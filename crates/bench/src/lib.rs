@@ -14,7 +14,7 @@
 //! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes [`results::Row`]s, and prints them
 //! as a [terminal table](results::table), as [JSON](results::files) or as a self-contained [HTML page](report).
 //! [`peers`] runs the same with other libraries, whose rows stand beside ours. [`mpi`] runs the same over MPI in the same
-//! processes, and [`osu`] has the put benchmarks of the MPI world. [`throttling`] compares the policies for few trigger
+//! processes, [`osu`] has the put benchmarks of the MPI world, and [`collectives`] all collectives. [`throttling`] compares the policies for few trigger
 //! slots. [`charts`] draws the results of a machine with GPUs, and [`nodes`] makes the tables between nodes.
 //!
 //! # Failures
@@ -25,6 +25,7 @@
 
 pub mod charts;
 pub mod cli;
+pub mod collectives;
 pub mod device;
 pub mod exchange;
 pub mod faces;
@@ -34,6 +35,7 @@ pub mod osu;
 pub mod peers;
 pub mod program;
 pub mod progress;
+mod ranks;
 pub mod report;
 pub mod results;
 mod rounds;

@@ -191,6 +191,7 @@ variables! {
 /// Variables that only tests and benches of tidegate read.
 pub static DEVELOPERS: &[&str] = &[
     "TIDEGATE_BLESS",
+    "TIDEGATE_COLLECTIVES_RANK",
     "TIDEGATE_EMULATED_MACHINE",
     "TIDEGATE_FACES_ROWS",
     "TIDEGATE_FAKE_CUDA",

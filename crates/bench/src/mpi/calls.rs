@@ -50,14 +50,14 @@ impl How {
 }
 
 /// Ends the job for an error for which MPI itself would have ended it.
-fn fatal(call: &str, code: c_int) {
+pub(crate) fn fatal(call: &str, code: c_int) {
     if code != ffi::MPI_SUCCESS as c_int {
         eprintln!("{call} failed with code {code}");
         std::process::abort();
     }
 }
 
-fn int(number: usize) -> c_int {
+pub(crate) fn int(number: usize) -> c_int {
     c_int::try_from(number).expect("MPI counts with 31 bits")
 }
 
@@ -106,26 +106,9 @@ impl Comm {
         fatal("MPI_Barrier", unsafe { ffi::MPI_Barrier(self.raw) });
     }
 
-    /// Sums up the numbers of all ranks, which have equally many; collective.
-    ///
-    /// # Panics
-    ///
-    /// If there is no room for as many.
-    pub(crate) fn sum(&self, from: &[f64], to: &mut [f64]) {
-        assert_eq!(from.len(), to.len());
-        let len = int(from.len());
-        // SAFETY: the communicator is alive; both are of so many numbers, and no other call has them.
-        fatal("MPI_Allreduce", unsafe {
-            let (of, op) = (ffi::RSMPI_DOUBLE, ffi::RSMPI_SUM);
-            ffi::MPI_Allreduce(
-                from.as_ptr().cast(),
-                to.as_mut_ptr().cast(),
-                len,
-                of,
-                op,
-                self.raw,
-            )
-        });
+    /// MPI's own handle, alive as long as this is.
+    pub(crate) fn raw(&self) -> ffi::MPI_Comm {
+        self.raw
     }
 
     /// Begins to receive from a rank.

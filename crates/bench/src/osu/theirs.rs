@@ -1,7 +1,6 @@
 //! The calls of an MPI.
 
-use super::args::NUMBER;
-use super::case::{Case, Numbers};
+use super::case::Case;
 use super::{By, OsuArgs, Test};
 use crate::mpi::calls::{Comm, Group, Window, WindowBy};
 use std::time::Instant;
@@ -24,9 +23,6 @@ pub(super) fn without_refused(args: &OsuArgs) -> Result<OsuArgs, String> {
 /// Seconds of all iterations, on this rank; collective.
 pub(super) fn measure(by: By, case: &Case) -> Result<f64, String> {
     let comm = Comm::world().ok_or("MPI is not initialised")?;
-    if case.test == Test::Allreduce {
-        return sums(&comm, case);
-    }
     let (rank, peer) = (comm.rank, 1 - comm.rank);
     let group = Group::of(&comm, &[peer]);
     let how = match by {
@@ -75,26 +71,6 @@ pub(super) fn measure(by: By, case: &Case) -> Result<f64, String> {
         let received = unsafe { std::slice::from_raw_parts(memory, bytes) };
         case.check(rank, 0, received)?;
     }
-    comm.barrier();
-    Ok(seconds)
-}
-
-/// Sums from one memory to another, so that each is of the same numbers.
-fn sums(comm: &Comm, case: &Case) -> Result<f64, String> {
-    let len = case.bytes / NUMBER;
-    let numbers = Numbers {
-        ranks: comm.size,
-        len,
-    };
-    let (from, mut to) = (numbers.of(comm.rank), vec![0.0; len]);
-    comm.barrier();
-    (0..case.ahead()).for_each(|_| comm.sum(&from, &mut to));
-    to.fill(0.0);
-    comm.barrier();
-    let start = Instant::now();
-    (0..case.iterations).for_each(|_| comm.sum(&from, &mut to));
-    let seconds = start.elapsed().as_secs_f64();
-    numbers.check(comm.rank, 1, &to)?;
     comm.barrier();
     Ok(seconds)
 }

@@ -1,0 +1,430 @@
+//! All collectives, of any size, beside those of an MPI or of NCCL.
+//!
+//! # Model
+//!
+//! A measurement is a number of calls that are enqueued one after the other, 1,000 of them if they are short. The result
+//! is the time of one, on the slowest rank. The numbers are 4-byte floats. The size is that of a vector, or of the block
+//! that goes from one rank to another. `algbw` and `busbw` are bandwidths as nccl-tests defines them.
+//!
+//! Several *ways* do the same: this library's calls, enqueued (`st`), replayed (`st-graph`), or done by the calling
+//! thread (`inline`); with the feature `mpi` the calls of an MPI; with `--peers nccl` those of NCCL, enqueued and
+//! recorded, from buffers that are registered as symmetric windows and from others. For each size, all ways take turns.
+//!
+//! Before the clock starts, each way is called with data that changes, and its results are compared. They are compared
+//! again after the last round of calls.
+//!
+//! With `--observe` the benchmark measures no time. It says what one call sends, as `observe` counts it.
+//!
+//! # Failures
+//!
+//! Arguments that do not go together ([`Misfit`], [`Unfit`](crate::transport::Unfit)), and a missing MPI or device, are
+//! refused before there is a rank. Wrong data, or an error of another library, ends the program with code 1.
+
+mod args;
+mod case;
+mod kind;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod nccl;
+mod observed;
+mod ours;
+mod table;
+
+pub use args::{By, CollectivesArgs, Misfit};
+pub use kind::Kind;
+
+use crate::cli::Device;
+use crate::device::BenchDevice;
+#[cfg(not(feature = "mpi"))]
+use crate::mpi::NoMpi;
+use crate::ranks::{Done, Ranks, Transport};
+use crate::transport::Transport as To;
+use args::NUMBER;
+use case::Case;
+use clap::Parser as _;
+use nccl::Nccl;
+use observed::Sent;
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use table::Row;
+use tidegate_core::World;
+use tidegate_cuda::Cuda;
+use tidegate_hip::Hip;
+use tidegate_host::Host;
+
+/// Set for the processes that are ranks.
+const IS_RANK: &str = "TIDEGATE_COLLECTIVES_RANK";
+
+/// A device, and the other libraries that go with it.
+trait CollectivesDevice: BenchDevice {
+    /// Another library, ready to be called.
+    type Peer;
+
+    /// Joins all ranks in the other library, if one of the ways asks for it; collective.
+    fn peer(world: &World<Self>, args: &CollectivesArgs) -> Result<Self::Peer, Box<dyn Error>>;
+
+    /// The name of the other library.
+    fn name(peer: &Self::Peer) -> Result<String, Box<dyn Error>>;
+
+    /// Seconds of all calls by the other library, on this rank; collective.
+    fn theirs(peer: &Self::Peer, world: &World<Self>, by: By, case: &Case) -> Seconds;
+}
+
+/// How long something took.
+type Seconds = Result<f64, Box<dyn Error>>;
+
+impl CollectivesDevice for Host {
+    type Peer = ();
+
+    fn peer(_: &World<Self>, _: &CollectivesArgs) -> Result<(), Box<dyn Error>> {
+        Ok(())
+    }
+
+    #[cfg(feature = "mpi")]
+    fn name((): &()) -> Result<String, Box<dyn Error>> {
+        Ok(crate::mpi::calls::library())
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    fn name((): &()) -> Result<String, Box<dyn Error>> {
+        Ok(String::new())
+    }
+
+    #[cfg(feature = "mpi")]
+    fn theirs((): &(), _: &World<Self>, _: By, case: &Case) -> Seconds {
+        Ok(mpi::measure(case)?)
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    fn theirs((): &(), _: &World<Self>, _: By, _: &Case) -> Seconds {
+        Err("this was built without MPI".into())
+    }
+}
+
+impl CollectivesDevice for Cuda {
+    type Peer = Option<Nccl>;
+
+    fn peer(world: &World<Self>, args: &CollectivesArgs) -> Result<Self::Peer, Box<dyn Error>> {
+        if !args.ways.iter().any(|by| by.is_nccl()) {
+            return Ok(None);
+        }
+        let longest = args.kinds.iter().flat_map(|kind| {
+            let counts = args.counts(*kind).into_iter();
+            counts.map(|count| kind.lengths(0, world.size(), count))
+        });
+        let longest = longest.map(|(input, output)| input.max(output)).max();
+        let bytes = longest.unwrap_or(1).max(1) * NUMBER;
+        // Symmetric windows are of whole pages of the GPU's.
+        Ok(Some(Nccl::new(world, bytes.next_multiple_of(2 << 20))?))
+    }
+
+    fn name(peer: &Self::Peer) -> Result<String, Box<dyn Error>> {
+        peer.as_ref().map_or(Ok(String::new()), Nccl::label)
+    }
+
+    fn theirs(peer: &Self::Peer, world: &World<Self>, by: By, case: &Case) -> Seconds {
+        let nccl = peer.as_ref().ok_or("NCCL was not joined")?;
+        nccl.measure(world, by, case)
+    }
+}
+
+impl CollectivesDevice for Hip {
+    type Peer = ();
+
+    fn peer(_: &World<Self>, _: &CollectivesArgs) -> Result<(), Box<dyn Error>> {
+        Ok(())
+    }
+
+    fn name((): &()) -> Result<String, Box<dyn Error>> {
+        Ok(String::new())
+    }
+
+    fn theirs((): &(), _: &World<Self>, _: By, _: &Case) -> Seconds {
+        Err(Misfit::NcclWithoutCuda.into())
+    }
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    match run(&CollectivesArgs::parse()) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("collectives: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The program, as a rank, or as the process that starts the ranks.
+///
+/// # Errors
+///
+/// Something that is missing, before there is a rank; an error of a rank.
+pub fn run(args: &CollectivesArgs) -> Done {
+    let args = args.with_ways();
+    args.fit()?;
+    let mpi = match args.ways.contains(&By::Mpi) {
+        true => Some("the way `mpi`"),
+        false => (args.over.transport == To::Mpi).then_some("`--transport mpi`"),
+    };
+    let windows = args.over.transport == To::Mpi;
+    args.over.fits(args.ranks as usize, windows)?;
+    if let Some(what) = mpi {
+        return over_mpi(&args, what, windows);
+    }
+    match args.device {
+        Device::Host => run_on::<Host>(&args),
+        Device::Cuda => run_on::<Cuda>(&args),
+        Device::Hip => run_on::<Hip>(&args),
+    }
+}
+
+fn ranks(args: &CollectivesArgs) -> Ranks<'_> {
+    Ranks {
+        is_rank: IS_RANK,
+        ranks: args.ranks as usize,
+        bind: !args.no_bind,
+        over: &args.over,
+    }
+}
+
+/// As [`run`], without any MPI.
+fn run_on<D: CollectivesDevice>(args: &CollectivesArgs) -> Done {
+    if !args.observe {
+        return ranks(args).run::<D>(|options| options, |worlds| measure(args, worlds));
+    }
+    let sent = Arc::new(Sent::default());
+    let observer = sent.clone();
+    ranks(args).run::<D>(
+        |options| options.observer(observer),
+        |worlds| observe(args, worlds[0].world, &sent),
+    )
+}
+
+#[cfg(not(feature = "mpi"))]
+fn over_mpi(_: &CollectivesArgs, what: &str, _: bool) -> Done {
+    Err(NoMpi {
+        what: what.into(),
+        bench: "collectives",
+        example: "--ways st,mpi",
+    }
+    .into())
+}
+
+#[cfg(feature = "mpi")]
+fn over_mpi(args: &CollectivesArgs, _: &str, windows: bool) -> Done {
+    ranks(args).run_over_mpi(&args.mpirun, windows, |worlds| measure(args, worlds))
+}
+
+fn case<D: CollectivesDevice>(
+    args: &CollectivesArgs,
+    world: &World<D>,
+    kind: Kind,
+    count: usize,
+) -> Case {
+    Case {
+        kind,
+        rank: world.rank(),
+        ranks: world.size(),
+        count,
+        calls: args.calls(kind, count),
+        unroll: args.unroll,
+    }
+}
+
+/// One rank's part of all measurements; rank 0 prints them.
+fn measure<D: CollectivesDevice>(args: &CollectivesArgs, transports: &[Transport<'_, D>]) -> Done {
+    let world = transports
+        .first()
+        .ok_or("there is nothing to run over")?
+        .world;
+    let peer = D::peer(world, args)?;
+    let theirs = D::name(&peer)?;
+    let mut rows = Vec::new();
+    for kind in &args.kinds {
+        for count in args.counts(*kind) {
+            let case = case(args, world, *kind, count);
+            let mut new = Vec::new();
+            for by in args.ways.iter().copied().filter(|by| by.does(*kind)) {
+                let row = |over: &str, transport| {
+                    let row = Row {
+                        kind: *kind,
+                        by,
+                        over: over.to_owned(),
+                        ranks: case.ranks,
+                        count,
+                        calls: case.calls,
+                        us: Vec::new(),
+                    };
+                    (row, transport)
+                };
+                match by.is_ours() {
+                    true => new.extend(transports.iter().map(|over| row(&over.name, Some(over)))),
+                    false => new.push(row(&theirs, None)),
+                }
+            }
+            for _ in 0..args.rounds {
+                for (row, over) in &mut new {
+                    let seconds = match over {
+                        Some(over) => ours::measure(over.world, row.by, &case, args.choice())?,
+                        None => D::theirs(&peer, world, row.by, &case)?,
+                    };
+                    let all = world.all_gather_elements("seconds", &[seconds])?;
+                    let slowest = all.iter().flatten().copied().fold(0.0, f64::max);
+                    row.us.push(slowest * 1e6 / case.calls as f64);
+                }
+            }
+            rows.extend(new.into_iter().map(|(row, _)| row));
+        }
+        if world.rank() == 0 && !args.brief {
+            print!("{}", table::block(*kind, &world.device().label(), &rows));
+        }
+    }
+    if world.rank() == 0 {
+        print!("{}", table::ratios(&rows));
+        if let Some(path) = &args.json {
+            let all: Vec<_> = rows.iter().map(Row::json).collect();
+            let text = serde_json::to_string_pretty(&all)?;
+            crate::results::files::write(path, &text)?;
+        }
+    }
+    Ok(0)
+}
+
+/// How long events may take to come to the observer after the work that they tell of.
+const LATE: Duration = Duration::from_millis(30);
+
+/// One call of each collective and size; rank 0 prints what it sends.
+fn observe<D: CollectivesDevice>(args: &CollectivesArgs, world: &World<D>, sent: &Sent) -> Done {
+    let mut table = crate::table::Table::new(
+        [
+            "collective",
+            "size",
+            "bytes sent",
+            "messages",
+            "bytes / size",
+        ],
+        &[0],
+    );
+    for kind in &args.kinds {
+        for count in args.counts(*kind) {
+            ours::once(world, &case(args, world, *kind, count), args.choice())?;
+            std::thread::sleep(LATE);
+            let all = world.all_gather_elements("sent", &sent.take())?;
+            let most = |at: usize| all.iter().map(|of| of[at]).max().unwrap_or(0);
+            let (bytes, size) = (most(0), (count * NUMBER) as u64);
+            table.row([
+                kind.name(),
+                size.to_string(),
+                bytes.to_string(),
+                most(1).to_string(),
+                format!("{:.3}", bytes as f64 / size.max(1) as f64),
+            ]);
+        }
+    }
+    if world.rank() == 0 {
+        print!(
+            "# the most that a rank sends in a call, of {} ranks\n{}",
+            world.size(),
+            table.text()
+        );
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_core::{Choice, WorldOptions};
+
+    fn args(line: &str) -> CollectivesArgs {
+        CollectivesArgs::parse_from(line.split_whitespace()).with_ways()
+    }
+
+    /// Each collective of ranks that are threads, short and in several pieces. The check compares all results.
+    #[test]
+    fn ranks_as_threads() {
+        let args =
+            args("collectives --ranks 3 --sizes 8,3000 --iterations 20 --short 1024 --piece 512");
+        World::<Host>::local(3, |world| {
+            for kind in &args.kinds {
+                for count in args.counts(*kind) {
+                    let case = case(&args, &world, *kind, count);
+                    for by in [By::St, By::StGraph, By::Inline] {
+                        assert!(ours::measure(&world, by, &case, args.choice()).unwrap() > 0.0);
+                    }
+                }
+            }
+        });
+    }
+
+    /// An all-reduce of a long vector sends as few bytes as can be: each rank sends all chunks but its own, and its own
+    /// to all others.
+    #[test]
+    fn a_long_all_reduce_sends_two_vectors_less_two_chunks() {
+        for ranks in [2, 3, 4, 8] {
+            for count in [4097, 30_000] {
+                let sent: Vec<_> = (0..ranks).map(|_| Arc::new(Sent::default())).collect();
+                let options = |rank: usize| WorldOptions::new().observer(sent[rank].clone());
+                World::<Host>::local_with(ranks, options, |world| {
+                    let args = args("collectives");
+                    let case = case(&args, &world, Kind::AllReduce, count);
+                    ours::once(&world, &case, Choice::default()).unwrap();
+                });
+                for sent in &sent {
+                    let [bytes, messages] = sent.take();
+                    let least = (2 * (ranks - 1) * count * NUMBER) as f64 / ranks as f64;
+                    assert!(
+                        bytes as f64 <= 1.05 * least,
+                        "{ranks} ranks, {count}: {bytes} {least}"
+                    );
+                    assert!(messages >= 2 * (ranks as u64 - 1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_that_do_not_go_together() {
+        let misfit = |line: &str| args(line).fit().unwrap_err();
+        assert_eq!(
+            misfit("collectives --ways st,nccl"),
+            Misfit::NcclWithoutCuda
+        );
+        assert_eq!(
+            misfit("collectives --device hip --peers nccl"),
+            Misfit::NcclWithoutCuda
+        );
+        assert_eq!(
+            misfit("collectives --device cuda --ways mpi"),
+            Misfit::MpiOnGpus
+        );
+        assert_eq!(
+            misfit("collectives --device cuda --ways inline"),
+            Misfit::InlineOnGpus
+        );
+        assert_eq!(args("collectives --device cuda --peers nccl").fit(), Ok(()));
+        let all = args("collectives");
+        assert_eq!(all.counts(Kind::Barrier), [0]);
+        let counts = all.counts(Kind::Scan);
+        assert_eq!((counts[0], counts.last()), (2, Some(&(16 << 20))));
+        let calls = [2, 16 << 10, 1 << 18, 16 << 20].map(|count| all.calls(Kind::Scan, count));
+        assert_eq!(calls, [1000, 1000, 70, 10]);
+    }
+
+    /// Without the feature, MPI is missed before a rank starts.
+    #[cfg(not(feature = "mpi"))]
+    #[test]
+    fn mpi_is_missed() {
+        for line in [
+            "collectives --ways st,mpi",
+            "collectives --ways st --transport mpi",
+        ] {
+            let args = CollectivesArgs::parse_from(line.split_whitespace());
+            let error = run(&args).unwrap_err().downcast::<NoMpi>().unwrap();
+            assert!(error.to_string().contains("--features mpi"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The collectives of this library.
+
+use super::args::By;
+use super::case::Case;
+use super::kind::Kind;
+use crate::device::BenchDevice;
+use std::error::Error;
+use std::time::Instant;
+use tidegate_core::capture::Visitor;
+use tidegate_core::{
+    AllGather, AllReduce, AllToAll, Barrier, Broadcast, Carry, Choice, Gather, On, Reduce,
+    ReduceScatter, Region, Result, Scan, Scatter, Stream, World, stream,
+};
+use tidegate_hal::batch::Op;
+use tidegate_hal::device::Device;
+
+/// An open collective of any kind.
+enum Open<'s, D: Device> {
+    Barrier(Barrier<'s, D>),
+    Broadcast(Broadcast<'s, f32, D>),
+    Reduce(Reduce<'s, f32, D>),
+    AllReduce(AllReduce<'s, f32, D>),
+    Gather(Gather<'s, f32, D>),
+    Scatter(Scatter<'s, f32, D>),
+    AllGather(AllGather<'s, f32, D>),
+    ReduceScatter(ReduceScatter<'s, f32, D>),
+    AllToAll(AllToAll<'s, f32, D>),
+    Scan(Scan<'s, f32, D>),
+}
+
+// SAFETY: this is what `#[derive(Carry)]` would write for an enum. `At` is the same enum with another brand; the one field
+// of each variant is `Carry`, and is visited once.
+unsafe impl<'s, D: Device> Carry<'s, D> for Open<'s, D> {
+    type At<'t> = Open<'t, D>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        match self {
+            Open::Barrier(it) => it.visit(visitor),
+            Open::Broadcast(it) => it.visit(visitor),
+            Open::Reduce(it) => it.visit(visitor),
+            Open::AllReduce(it) => it.visit(visitor),
+            Open::Gather(it) => it.visit(visitor),
+            Open::Scatter(it) => it.visit(visitor),
+            Open::AllGather(it) => it.visit(visitor),
+            Open::ReduceScatter(it) => it.visit(visitor),
+            Open::AllToAll(it) => it.visit(visitor),
+            Open::Scan(it) => it.visit(visitor),
+        }
+    }
+}
+
+impl<'s, D: Device> Open<'s, D> {
+    fn new(s: &Stream<'s, D>, case: &Case, choice: Choice) -> Result<Self> {
+        let (name, len) = ("measured", case.count);
+        Ok(match case.kind {
+            Kind::Barrier => Open::Barrier(Barrier::open(s, name)?),
+            Kind::Broadcast => Open::Broadcast(Broadcast::open_with(s, name, 0, len, choice)?),
+            Kind::Reduce => Open::Reduce(Reduce::open_with(s, name, 0, len, choice)?),
+            Kind::AllReduce => Open::AllReduce(AllReduce::open_with(s, name, len, choice)?),
+            Kind::Gather => Open::Gather(Gather::open_with(s, name, 0, len, choice)?),
+            Kind::Scatter => Open::Scatter(Scatter::open_with(s, name, 0, len, choice)?),
+            Kind::AllGather => Open::AllGather(AllGather::open_with(s, name, len, choice)?),
+            Kind::ReduceScatter => {
+                Open::ReduceScatter(ReduceScatter::open_with(s, name, len, choice)?)
+            }
+            Kind::AllToAll => Open::AllToAll(AllToAll::open_with(s, name, len, choice)?),
+            Kind::Scan => Open::Scan(Scan::open_with(s, name, len, choice)?),
+        })
+    }
+}
+
+type Numbers<'s, D> = Region<f32, On<'s, D>>;
+type Lent<'s, D> = (Open<'s, D>, Numbers<'s, D>, Numbers<'s, D>);
+
+/// So many calls. Nothing here waits, but on an inline stream.
+fn calls<'s, D: Device>(s: &Stream<'s, D>, lent: &mut Lent<'s, D>, count: u64) -> Result<()> {
+    let (open, x, y) = lent;
+    for _ in 0..count {
+        match open {
+            Open::Barrier(it) => it.enqueue(s)?,
+            Open::Broadcast(it) => it.enqueue(s, y)?,
+            Open::Reduce(it) => it.sum(s, y)?,
+            Open::AllReduce(it) => it.reduce_into(s, x, y, Op::Sum)?,
+            Open::Gather(it) => it.enqueue(s, x, y)?,
+            Open::Scatter(it) => it.enqueue(s, x, y)?,
+            Open::AllGather(it) => it.enqueue(s, x, y)?,
+            Open::ReduceScatter(it) => it.sum(s, x, y)?,
+            Open::AllToAll(it) => it.enqueue(s, x, y)?,
+            Open::Scan(it) => it.reduce_into(s, x, y, Op::Sum)?,
+        }
+    }
+    Ok(())
+}
+
+/// Seconds of all calls, on this rank; collective.
+pub(super) fn measure<D: BenchDevice>(
+    world: &World<D>,
+    by: By,
+    case: &Case,
+    choice: Choice,
+) -> std::result::Result<f64, Box<dyn Error>> {
+    let stream = match by {
+        By::Inline => world.inline_stream()?,
+        _ => world.named_stream("measured")?,
+    };
+    stream!(let s = stream);
+    let [x, y] = case.brings(0);
+    let x = Region::from_slice(world, &x)?.on(&s)?;
+    let y = Region::from_slice(world, &y)?.on(&s)?;
+    let mut lent = (Open::new(&s, case, choice)?, x, y);
+    let mut graph = None;
+    if by == By::StGraph {
+        let (recorded, back) = s.capture(lent, |s, mut lent| {
+            calls(s, &mut lent, case.unroll)?;
+            Ok(lent)
+        })?;
+        (graph, lent) = (Some(recorded), back);
+    }
+    let times = |mut lent, count: u64| match &graph {
+        Some(graph) => graph.replay(&s, lent, (count / case.unroll) as usize),
+        None => {
+            calls(&s, &mut lent, count)?;
+            Ok(lent)
+        }
+    };
+    // Several calls in a row, so that one that reads or writes too early shows.
+    for turn in 1..=case.turns() {
+        lent = write(&s, lent, case, turn)?;
+        lent = times(lent, case.unroll)?;
+        lent = check::<D>(&s, lent, case, turn, case.unroll)?;
+    }
+    let turn = case.turns() + 1;
+    lent = write(&s, lent, case, turn)?;
+    world.all_gather("measured", Vec::new())?;
+    // A graph is prepared for a number of replays when it is first asked for it.
+    let ahead = match graph {
+        Some(_) => case.calls,
+        None => case.ahead(),
+    };
+    lent = times(lent, ahead)?;
+    s.synchronize()?;
+    let start = Instant::now();
+    lent = times(lent, case.calls)?;
+    s.synchronize()?;
+    let seconds = start.elapsed().as_secs_f64();
+    check::<D>(&s, lent, case, turn, ahead + case.calls)?;
+    Ok(seconds)
+}
+
+/// Writes what this rank brings in a turn.
+fn write<'s, D: BenchDevice>(
+    s: &Stream<'s, D>,
+    lent: Lent<'s, D>,
+    case: &Case,
+    turn: u32,
+) -> Result<Lent<'s, D>> {
+    let (open, x, y) = lent;
+    let mut on_host = (x.into_host(s)?, y.into_host(s)?);
+    let [x, y] = case.brings(turn);
+    on_host.0.write(0, &x)?;
+    on_host.1.write(0, &y)?;
+    Ok((open, on_host.0.on(s)?, on_host.1.on(s)?))
+}
+
+/// Compares the output with the expected one.
+fn check<'s, D: BenchDevice>(
+    s: &Stream<'s, D>,
+    lent: Lent<'s, D>,
+    case: &Case,
+    turn: u32,
+    calls: u64,
+) -> std::result::Result<Lent<'s, D>, Box<dyn Error>> {
+    let (open, x, y) = lent;
+    let y = y.into_host(s)?;
+    let mut verdict = Err("nothing was looked at".to_owned());
+    D::look(&y, &mut |found| verdict = case.check(turn, calls, found))?;
+    verdict?;
+    Ok((open, x, y.on(s)?))
+}
+
+/// One call, for an observer.
+pub(super) fn once<D: BenchDevice>(
+    world: &World<D>,
+    case: &Case,
+    choice: Choice,
+) -> std::result::Result<(), Box<dyn Error>> {
+    stream!(let s = world.named_stream("measured")?);
+    let [x, y] = case.brings(1);
+    let x = Region::from_slice(world, &x)?.on(&s)?;
+    let y = Region::from_slice(world, &y)?.on(&s)?;
+    let mut lent = (Open::new(&s, case, choice)?, x, y);
+    calls(&s, &mut lent, 1)?;
+    check::<D>(&s, lent, case, 1, 1)?;
+    Ok(())
+}
