@@ -19,7 +19,7 @@ fn run(role: &str, ranks: usize) -> Outcome {
 #[test]
 fn a_rank() {
     processes::play(|role, world| match role {
-        "descriptors of the leader" => descriptors(&world, 0),
+        "descriptors of rank 0" => descriptors(&world, 0),
         "descriptors of another" => descriptors(&world, 5),
         "many windows" => many_windows(&world),
         "address space" => address_space(&world),
@@ -95,7 +95,7 @@ fn descriptors(world: &World, victim: usize) -> Result<()> {
 
 #[test]
 fn a_rank_without_descriptors_fails_the_window_for_all() {
-    for role in ["descriptors of the leader", "descriptors of another"] {
+    for role in ["descriptors of rank 0", "descriptors of another"] {
         assert_success(&run(role, 16), &[]);
     }
 }

@@ -14,6 +14,23 @@ pub(crate) fn shortened<S: Serializer>(reason: &str, to: S) -> Result<S::Ok, S::
     to.serialize_str(&reason[..end])
 }
 
+/// Like [`shortened`], for a reason that may be missing.
+pub(crate) fn shortened_if_any<S: Serializer>(
+    reason: &Option<String>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    struct Cut<'a>(&'a str);
+    impl serde::Serialize for Cut<'_> {
+        fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+            shortened(self.0, to)
+        }
+    }
+    match reason {
+        None => to.serialize_none(),
+        Some(reason) => to.serialize_some(&Cut(reason)),
+    }
+}
+
 /// Encodes bytes as a whole, and not one by one.
 pub(crate) mod bytes {
     use serde::{Deserialize, Deserializer, Serializer};

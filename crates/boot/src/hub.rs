@@ -34,9 +34,9 @@ use tidegate_hal::tell;
 use crate::handshake::{Caller, PATIENCE};
 use crate::link::{Body, Link};
 use crate::ready::Crowd;
-use crate::secret::Key;
+use crate::secret::{Key, random};
 use crate::teams::Teams;
-use crate::wire::{Message, NodeId};
+use crate::wire::{DoorName, Message, NodeId};
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ const YOUNG: Duration = Duration::from_millis(500);
 enum HubPhase {
     /// Some ranks are missing.
     Gathering,
-    /// All ranks are there, and connect within their nodes.
+    /// All ranks are there, and open their doors.
     Opening,
     Running,
     Aborted,
@@ -78,6 +78,8 @@ pub(crate) struct Hub {
     /// The number of this job, among the jobs for which the environment was used one after the other.
     generation: u64,
     phase: HubPhase,
+    /// Random bytes for the names of the ranks' doors.
+    seed: DoorName,
     callers: Vec<Caller>,
     links: Vec<Option<Link<TcpStream>>>,
     /// The connections of all ranks, by rank.
@@ -123,6 +125,7 @@ impl Hub {
             size,
             generation,
             phase: HubPhase::Gathering,
+            seed: random()?,
             callers: Vec::new(),
             links: (0..size).map(|_| None).collect(),
             crowd: Crowd::new()?,
@@ -280,16 +283,8 @@ impl Hub {
                 if self.joined.iter().all(Option::is_some) {
                     self.phase = HubPhase::Opening;
                     self.nodes = number_nodes(&self.joined);
-                    let nodes = self.nodes.clone();
-                    self.broadcast(usize::MAX, &Message::Start { nodes });
-                }
-            }
-            (HubPhase::Opening, Message::Door { .. }) => {
-                let body = Body::of(&message);
-                for rank in 0..self.size {
-                    if rank != from && self.nodes[rank] == self.nodes[from] {
-                        self.send_body(rank, &body, &message);
-                    }
+                    let (nodes, seed) = (self.nodes.clone(), self.seed);
+                    self.broadcast(usize::MAX, &Message::Start { nodes, seed });
                 }
             }
             (HubPhase::Opening, Message::Ready) => {

@@ -10,8 +10,8 @@
 //!
 //! # Memory
 //!
-//! A round keeps only what its outcome may have to say, and one number for each rank. So it does not matter how much the
-//! ranks say, or how many they are.
+//! A round keeps only what its outcome may have to say ([`Tally`]), and one number for each rank. So it does not matter how
+//! much the ranks say.
 //!
 //! # Failure
 //!
@@ -295,106 +295,6 @@ pub(crate) struct OutOfOrder {
     pub(crate) round: u64,
 }
 
-/// The lowest rank that has come, and the lowest one whose value differs from that one's.
-///
-/// These two suffice to compare all ranks with rank 0, in whatever order they come. When all have come, the lowest rank
-/// is rank 0. While they come: a rank above the lowest one can only change the second. A rank below it becomes the
-/// lowest. If its value is the same, the second stays. If not, the former lowest rank is the lowest with another value.
-#[derive(Debug)]
-struct Lowest<V> {
-    first: Option<(usize, V)>,
-    other: Option<(usize, V)>,
-}
-
-impl<V> Default for Lowest<V> {
-    fn default() -> Self {
-        Self {
-            first: None,
-            other: None,
-        }
-    }
-}
-
-impl<V> Lowest<V> {
-    fn add(&mut self, rank: usize, value: V, is_same: impl Fn(&V, &V) -> bool) {
-        let Some((lowest, known)) = &self.first else {
-            self.first = Some((rank, value));
-            return;
-        };
-        let same = is_same(known, &value);
-        if rank < *lowest {
-            let former = self.first.replace((rank, value));
-            if !same {
-                self.other = former;
-            }
-        } else if !same && self.other.as_ref().is_none_or(|(other, _)| rank < *other) {
-            self.other = Some((rank, value));
-        }
-    }
-}
-
-/// The objections of the least kind that have come.
-#[derive(Debug)]
-struct Objections {
-    kind: u8,
-    /// The lowest ranks that object, in ascending order.
-    ranks: Vec<u32>,
-    /// The reason of the first of them.
-    reason: Vec<u8>,
-}
-
-impl Objections {
-    fn add(&mut self, rank: u32, kind: u8, reason: Vec<u8>) {
-        if kind > self.kind {
-            return;
-        }
-        if kind < self.kind {
-            (self.kind, self.ranks) = (kind, Vec::new());
-        }
-        let at = self.ranks.partition_point(|known| *known < rank);
-        if at == 0 {
-            self.reason = reason;
-        }
-        self.ranks.insert(at, rank);
-        self.ranks.truncate(Decision::MOST_NAMED);
-    }
-}
-
-/// The open round.
-#[derive(Debug, Default)]
-struct Open {
-    /// How many ranks have come.
-    come: usize,
-    calls: Lowest<Call>,
-    votes: Lowest<Vote>,
-    flags: u32,
-    objections: Option<Objections>,
-}
-
-impl Open {
-    fn outcome(self) -> Outcome {
-        if let (Some((_, first)), Some((rank, other))) = (self.votes.first, self.votes.other) {
-            return Outcome::Differs {
-                first: first.header,
-                rank: rank as u32,
-                other: other.header,
-            };
-        }
-        match self.objections {
-            None => Outcome::Agreed { flags: self.flags },
-            Some(Objections {
-                kind,
-                ranks,
-                reason,
-            }) => Outcome::Refused {
-                kind,
-                ranks,
-                reason,
-            },
-        }
-    }
-}
-
 /// What is known of one rank in the open round.
 #[derive(Clone, Copy, Debug)]
 enum Here {
@@ -417,7 +317,7 @@ pub(crate) struct Rounds {
     members: Members,
     /// The number of the open round, or of the one that failed.
     round: u64,
-    open: Open,
+    open: Tally,
     /// By the places of the members.
     ranks: Vec<Here>,
     has_ended: Vec<bool>,
@@ -433,7 +333,7 @@ impl Rounds {
         Self {
             members,
             round: first_round(team),
-            open: Open::default(),
+            open: Tally::default(),
             ranks: vec![Here::Before(0); size],
             has_ended: vec![false; size],
             ended: None,
@@ -492,7 +392,7 @@ impl Rounds {
         rank: usize,
         round: u64,
         call: Call,
-        mut vote: Vote,
+        vote: Vote,
     ) -> Result<Came, OutOfOrder> {
         let Some(place) = self.counts(rank, round)? else {
             return Ok(Came::Late);
@@ -502,39 +402,21 @@ impl Rounds {
             _ => return Err(OutOfOrder { rank, round }),
         }
         self.ranks[place] = Here::Voted;
-        let open = &mut self.open;
-        open.come += 1;
-        open.calls.add(rank, call, |one, other| one == other);
-        open.flags |= vote.flags;
-        if let Some(kind) = vote.objects {
-            let reason = std::mem::take(&mut vote.reason);
-            let none = || Objections {
-                kind,
-                ranks: Vec::new(),
-                reason: Vec::new(),
-            };
-            let objections = open.objections.get_or_insert_with(none);
-            objections.add(rank as u32, kind, reason);
-        }
-        open.votes
-            .add(rank, vote, |one, other| one.compared() == other.compared());
+        self.open.merge(Tally::of(rank as u32, call, vote));
         Ok(Came::Counted(self.decided()))
     }
 
     /// The outcome, if the round is decided. The next round is open then, unless this one failed.
     fn decided(&mut self) -> Option<Outcome> {
-        let open = &mut self.open;
-        if open.calls.other.is_some() {
-            let calls = std::mem::take(&mut open.calls);
-            let sides = [calls.first?, calls.other?].map(|(rank, call)| (rank as u32, call));
-            return Some(self.fail(Failure::Mismatch(sides)));
+        if let Some(calls) = self.open.mismatch() {
+            return Some(self.fail(Failure::Mismatch(calls)));
         }
-        if open.come == 1
+        if self.open.come() == 1
             && let Some(ended) = self.ended.take()
         {
             return Some(self.fail(ended));
         }
-        if open.come < self.members.len() {
+        if self.open.come() < self.members.len() {
             return None;
         }
         self.round += 1;
@@ -544,7 +426,7 @@ impl Rounds {
 
     fn fail(&mut self, failure: Failure) -> Outcome {
         self.failed = true;
-        self.open = Open::default();
+        self.open = Tally::default();
         Outcome::Failed(failure)
     }
 
@@ -558,13 +440,16 @@ impl Rounds {
             rank: rank as u32,
             reason: reason.to_owned(),
         };
-        if self.open.come > 0 && !matches!(self.ranks[place], Here::Voted) {
+        if self.open.come() > 0 && !matches!(self.ranks[place], Here::Voted) {
             return Some(self.fail(ended));
         }
         self.ended.get_or_insert(ended);
         None
     }
 }
+
+mod tally;
+use tally::Tally;
 
 #[cfg(test)]
 pub(crate) mod tests;

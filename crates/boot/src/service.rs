@@ -264,12 +264,8 @@ impl Service {
             Some(Ending::Wanted(message)) => matches!(message, Message::Leave),
             _ => return,
         };
-        if in_good_order {
-            // What has come for other members is sent before this leader says that it leaves.
-            self.node.drain();
-            if !self.node.is_flushed() {
-                return;
-            }
+        if in_good_order && !self.node.is_flushed() {
+            return;
         }
         let since = Instant::now();
         let said = self.ending.replace(Ending::Said {
@@ -336,12 +332,11 @@ impl Service {
         let size = self.shared.size;
         let known = |rank: u32| ((rank as usize) < size).then_some(rank as usize);
         match message {
-            Message::Start { nodes } if nodes.len() == size => {
+            Message::Start { nodes, seed } if nodes.len() == size => {
                 self.nodes = nodes.into_iter().map(|node| node as usize).collect();
-                self.node.start(&self.nodes);
+                self.node.start(&self.nodes, seed);
             }
-            Message::Door { name } => self.node.visit(name),
-            Message::Go => self.shared.go(self.nodes.clone(), self.node.leader),
+            Message::Go => self.shared.go(self.nodes.clone()),
             Message::Abort { reason } => self.shared.fail(BootError::Aborted(reason)),
             Message::Beat => {
                 if let Role::Leaf(_) = self.role {
@@ -355,8 +350,12 @@ impl Service {
                 rank,
                 round,
                 handles,
+                lost,
                 bytes,
             } => self.receive(rank, round, |mail, rank| {
+                if let Some(why) = lost {
+                    mail.fds(rank, round, Err(why));
+                }
                 mail.letter(rank, round, handles, bytes)
             }),
             Message::Decided { round, outcome } => {

@@ -74,8 +74,6 @@ impl RankPhase {
 pub(crate) struct RankState {
     pub(crate) phase: RankPhase,
     pub(crate) nodes: Vec<usize>,
-    /// The lowest rank of this node.
-    pub(crate) leader: usize,
     pub(crate) desks: Desks,
     /// Why no collective call is possible any more, in no team.
     pub(crate) no_calls: Option<String>,
@@ -143,7 +141,6 @@ impl RankShared {
             state: Mutex::new(RankState {
                 phase: RankPhase::Joining,
                 nodes: Vec::new(),
-                leader: rank,
                 desks: Desks::new(size),
                 no_calls: None,
                 no_message: None,
@@ -261,10 +258,9 @@ impl RankShared {
         result
     }
 
-    pub(crate) fn go(&self, nodes: Vec<usize>, leader: usize) {
+    pub(crate) fn go(&self, nodes: Vec<usize>) {
         self.change(|state| {
             state.nodes = nodes;
-            state.leader = leader;
             state.phase = RankPhase::Running;
         });
     }
@@ -308,13 +304,6 @@ impl RankShared {
             self.changed.notify_all();
         }
         in_order
-    }
-
-    /// Notes that this rank takes part in no collective call any more.
-    pub(crate) fn withdraw(&self, reason: &str) {
-        self.change(|state| {
-            state.no_calls.get_or_insert_with(|| reason.to_owned());
-        });
     }
 
     pub(crate) fn message(&self, from: usize, bytes: Vec<u8>) {

@@ -8,8 +8,7 @@
 //! path.
 //!
 //! Only the hub decides how a collective call ends, and tells all ranks the same. So a call that succeeds on one rank
-//! succeeds on every rank that lives to see it. There are two exceptions: if rank 0 is lost, or, for a node, its leader,
-//! ranks may have different results.
+//! succeeds on every rank that lives to see it. If rank 0 is lost, ranks may have different results.
 //!
 //! # Failure
 //!
@@ -278,8 +277,7 @@ impl Member {
         state.requests.push_back(ServiceRequest::End(message));
         self.wake();
         self.shared.changed.notify_all();
-        // This waits until the message is received. (Rank 0 receives its own, once its node has the descriptors that it
-        // has to pass on.)
+        // This waits until the message is received. (Rank 0 receives its own, once the others have its descriptors.)
         let began = Instant::now();
         let deadline = if self.shared.rank == 0 && good {
             None
@@ -320,7 +318,7 @@ impl Member {
                 let text = format!(
                     "rank {rank} leaves the job, and waits until {}",
                     match rank {
-                        0 => "the ranks of its node have taken what it has sent them",
+                        0 => "the ranks of its node have taken its descriptors",
                         _ => "rank 0 has heard of it",
                     }
                 );

@@ -10,7 +10,7 @@
 //! [`decode`] returns a message or [`Malformed`] for any bytes. It refuses extra bytes at the end, and fields that are
 //! longer than their limits.
 
-use crate::fields::{MAX_REASON, bytes, shortened};
+use crate::fields::{MAX_REASON, bytes, shortened, shortened_if_any};
 use crate::rounds::{Failure, Founders, Outcome, Vote};
 use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{Decision, Packet};
@@ -25,7 +25,7 @@ pub(crate) const MAX_MESSAGE: usize = 2 * Packet::MAX_BYTES + (64 << 10);
 
 /// What identifies a node: a hash of facts about the host.
 pub(crate) type NodeId = [u8; 32];
-/// The random name of a node's socket.
+/// The name of a rank's door, which nobody else can guess.
 pub(crate) type DoorName = [u8; 16];
 
 /// A message between the hub, which is rank 0, and the other ranks.
@@ -33,11 +33,9 @@ pub(crate) type DoorName = [u8; 16];
 pub(crate) enum Message {
     /// To the hub, as the first message: the node on which this rank runs.
     Join { node: NodeId },
-    /// From the hub, when all have joined: the node of each rank.
-    Start { nodes: Vec<u32> },
-    /// From a node's leader, through the hub, to its node: where to connect.
-    Door { name: DoorName },
-    /// To the hub: this rank can exchange descriptors with its node.
+    /// From the hub, when all have joined: the node of each rank, and random bytes for the names of the doors.
+    Start { nodes: Vec<u32>, seed: DoorName },
+    /// To the hub: this rank's door is open for its node.
     Ready,
     /// From the hub: all are ready.
     Go,
@@ -67,6 +65,9 @@ pub(crate) enum Message {
         rank: u32,
         round: u64,
         handles: u8,
+        /// Why the handles are lost, if they are.
+        #[serde(serialize_with = "shortened_if_any")]
+        lost: Option<String>,
         #[serde(with = "bytes")]
         bytes: Vec<u8>,
     },
@@ -139,11 +140,14 @@ impl Message {
             | Message::Withdrawn { reason, .. }
             | Message::Lost { reason, .. }
             | Message::Fail { reason, .. }
+            | Message::Letter {
+                lost: Some(reason), ..
+            }
             | Message::Decided {
                 outcome: Outcome::Failed(Failure::Lost { reason, .. }),
                 ..
             } if reason.len() > MAX_REASON => Some("a reason is too long"),
-            Message::Start { nodes: ranks }
+            Message::Start { nodes: ranks, .. }
             | Message::Notify {
                 to: Some(ranks), ..
             } if ranks.len() > MAX_RANKS => Some("a list of ranks is too long"),
@@ -254,8 +258,7 @@ pub(crate) mod tests {
         let ranks = || prop::collection::vec(any::<u32>(), 0..9);
         prop_oneof![
             any::<[u8; 32]>().prop_map(|node| Message::Join { node }),
-            ranks().prop_map(|nodes| Message::Start { nodes }),
-            any::<[u8; 16]>().prop_map(|name| Message::Door { name }),
+            (ranks(), any::<[u8; 16]>()).prop_map(|(nodes, seed)| Message::Start { nodes, seed }),
             Just(Message::Ready),
             Just(Message::Go),
             reason().prop_map(|reason| Message::Abort { reason }),
@@ -272,14 +275,20 @@ pub(crate) mod tests {
                 round,
                 bytes
             }),
-            (any::<u32>(), any::<u64>(), 0u8..=8, bytes()).prop_map(
-                |(rank, round, handles, bytes)| Message::Letter {
+            (
+                any::<u32>(),
+                any::<u64>(),
+                0u8..=8,
+                prop::option::of(reason()),
+                bytes()
+            )
+                .prop_map(|(rank, round, handles, lost, bytes)| Message::Letter {
                     rank,
                     round,
                     handles,
+                    lost,
                     bytes
-                }
-            ),
+                }),
             (any::<u64>(), reason(), any_vote()).prop_map(|(round, label, vote)| Message::Confer {
                 round,
                 label,
@@ -350,6 +359,7 @@ pub(crate) mod tests {
             rank: 0,
             round: 0,
             handles,
+            lost: None,
             bytes: vec![0; bytes],
         };
         let confer = |header, reason| Message::Confer {
@@ -376,12 +386,14 @@ pub(crate) mod tests {
             (
                 Message::Start {
                     nodes: ranks(MAX_RANKS),
+                    seed: [0; 16],
                 },
                 true,
             ),
             (
                 Message::Start {
                     nodes: ranks(MAX_RANKS + 1),
+                    seed: [0; 16],
                 },
                 false,
             ),

@@ -80,7 +80,10 @@ fn play(role: &str, control: TcpControl, events: &Receiver<Event>) {
         "nothing" | "starts helpers" => {}
         role if role.starts_with("exit: ") => exit::play(&role[6..], &control, events),
         "killed" => killed::play(&control),
-        role if role.starts_with("short: ") => short::play(role[7..].parse().unwrap(), &control),
+        role if role.starts_with("short: ") => {
+            let (victim, unmet) = role[7..].split_at(1);
+            short::play(victim.parse().unwrap(), unmet.is_empty(), &control);
+        }
         // Rank 1 dies suddenly while the others wait for it.
         "die" | "die-first" => {
             let victim = if role == "die" { 1 } else { 0 };
@@ -230,7 +233,6 @@ fn wakeups() -> u64 {
 
 #[test]
 fn a_node_may_have_many_ranks() {
-    // It varies how many of them have come before their leader reads from the first.
     for _ in 0..3 {
         let outcome = job("nothing", 150).grace(Duration::ZERO).run().unwrap();
         assert!(outcome.success(), "{:?}", first_failure(&outcome));

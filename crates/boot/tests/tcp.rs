@@ -154,8 +154,7 @@ fn await_descriptors(name: &str, expected: usize) {
     }
 }
 
-/// Rank 0 leads the node and passes on what it does not keep. All ranks are in this process, so that one look finds all
-/// descriptors.
+/// All ranks are in this process, so that one look finds all descriptors.
 #[test]
 fn descriptors_come_only_to_those_to_whom_they_are_written() {
     const NAME: &str = "a-file-of-one-test-only";

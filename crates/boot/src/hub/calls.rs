@@ -15,6 +15,7 @@ impl Hub {
                 rank: to,
                 round,
                 handles,
+                lost,
                 bytes,
             } => {
                 let to = to as usize;
@@ -27,6 +28,7 @@ impl Hub {
                         rank,
                         round,
                         handles,
+                        lost,
                         bytes,
                     };
                     self.send_letter(to, &letter);

@@ -290,6 +290,7 @@ fn letter(rank: u32, round: u64) -> Message {
         rank,
         round,
         handles: 0,
+        lost: None,
         bytes: vec![rank as u8],
     }
 }

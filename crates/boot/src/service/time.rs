@@ -10,9 +10,7 @@ use super::{Ending, Role, START_MARGIN, Service, Token};
 use crate::config::unheard;
 use crate::error::BootError;
 use crate::hub::HubToken;
-use crate::node::NodeToken;
 use crate::ready::Awaited;
-use crate::wire::Message;
 
 impl Service {
     pub(super) fn sleep(&self) -> Vec<(Token, PollFlags)> {
@@ -29,9 +27,6 @@ impl Service {
             && let Role::Hub(hub) = &self.role
         {
             more.extend(hub.readable().map(Token::Hub));
-        }
-        if some(|token| matches!(token, Token::Node(NodeToken::Crowd))) {
-            more.extend(self.node.readable().map(Token::Node));
         }
         ready.extend(more.into_iter().map(|token| (token, PollFlags::IN)));
         // From the last to the first, since handling one may remove it from its list.
@@ -128,7 +123,7 @@ impl Service {
                     let reason = if hub.is_gathering() {
                         error.to_string()
                     } else {
-                        format!("ranks could not connect within their nodes: {error}")
+                        format!("ranks could not open their doors: {error}")
                     };
                     hub.abort(&reason);
                     self.shared.fail(error);
@@ -156,9 +151,6 @@ impl Service {
                 }
             }
         }
-        if let Some(reason) = self.node.tick(now) {
-            self.shared.withdraw(&reason);
-            self.tell_hub(Message::Withdrawn { team: None, reason });
-        }
+        self.node.tick(now);
     }
 }

@@ -226,25 +226,17 @@ impl Member {
         let Some(desk) = state.desks.get_mut(team) else {
             return Some(Err(dissolved()));
         };
-        let me = self.shared.rank;
         match desk.mail.take(call) {
             Ok(Taken::Outcome(Outcome::Failed(failure), _)) => Some(Err(failure.error(call))),
             Ok(taken) => Some(Ok(taken)),
             Err(Missing::Outcome) => None,
             Err(Missing::Fds(rank)) => {
-                // Descriptors come through the leader, which has all that their rank sent before the leader learns of
-                // its end. So they will not come if the rank that passes them on has ended.
-                let sender = match state.leader == me {
-                    true => rank,
-                    false => state.leader,
-                };
-                state.gone[sender].then(|| {
+                // What a rank had sent was taken before its end was noted, so nothing of it comes any more.
+                state.gone[rank].then(|| {
                     Err(ControlError::PeerLost {
-                        rank: sender,
+                        rank,
                         label: call.label.clone(),
-                        reason: format!(
-                            "it ended before it had passed on the descriptors of rank {rank}"
-                        ),
+                        reason: "it ended before it had passed on its descriptors".into(),
                     })
                 })
             }

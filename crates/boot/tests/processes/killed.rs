@@ -48,7 +48,7 @@ pub(super) fn play(control: &TcpControl) {
     }
 }
 
-/// Rank 0 is the hub, and passes on all descriptors. As long as it lives, a call succeeds on all ranks or on none.
+/// Rank 0 is the hub. As long as it lives, a call succeeds on all ranks or on none.
 #[test]
 fn the_others_end_after_the_same_call() {
     for time in 0..12 {
