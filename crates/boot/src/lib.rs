@@ -57,9 +57,11 @@ mod service;
 mod shared;
 #[doc(hidden)]
 pub mod starter;
+mod tally;
 mod tcp;
 mod teams;
 mod variables;
+mod votes;
 mod wire;
 
 pub use config::Config;

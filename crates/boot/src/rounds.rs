@@ -18,32 +18,11 @@
 //! A round fails when two ranks make different calls, or when a rank ends that has not come. It fails at once, even if
 //! no other rank has come yet, and no round follows it.
 
-use crate::fields::{bytes, shortened};
-use serde::{Deserialize, Serialize};
+use crate::tally::Tally;
 use std::sync::Arc;
-use tidegate_hal::control::{ControlError, Decision, Group, Proposal};
 use tidegate_hal::ids::TeamId;
 
-/// The two collective calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Kind {
-    Exchange,
-    Confer,
-}
-
-/// What a rank calls: the kind of call, and the label that people read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Call {
-    pub(crate) kind: Kind,
-    pub(crate) label: String,
-}
-
-impl Call {
-    pub(crate) fn new(kind: Kind, label: impl Into<String>) -> Self {
-        let label = label.into();
-        Self { kind, label }
-    }
-}
+pub(crate) use crate::votes::{Call, Failure, Founders, Kind, Outcome, Vote};
 
 /// The number of a team's first round. The numbers of its other rounds follow, so a number tells the team.
 pub(crate) const fn first_round(team: TeamId) -> u64 {
@@ -109,180 +88,6 @@ impl Members {
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + use<> {
         let members = self.clone();
         (0..members.len()).map(move |place| members.rank(place))
-    }
-}
-
-/// What a rank contributes to a decision: a [`Proposal`] without its letters. In an exchange it is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Vote {
-    #[serde(with = "bytes")]
-    pub(crate) header: Vec<u8>,
-    /// How many bytes of the header must be the same on all ranks.
-    pub(crate) alike: u32,
-    pub(crate) flags: u32,
-    /// The kind of this rank's objection, if it objects.
-    pub(crate) objects: Option<u8>,
-    /// The reason of the objection.
-    #[serde(with = "bytes")]
-    pub(crate) reason: Vec<u8>,
-}
-
-impl Vote {
-    /// Takes the vote out of a proposal. The letters stay.
-    pub(crate) fn take(proposal: &mut Proposal) -> Self {
-        let alike = proposal.compared().len() as u32;
-        let objection = proposal.objection.take();
-        Self {
-            header: std::mem::take(&mut proposal.header),
-            alike,
-            flags: proposal.flags,
-            objects: objection.as_ref().map(|objection| objection.kind),
-            reason: objection.map_or_else(Vec::new, |objection| objection.reason),
-        }
-    }
-
-    fn compared(&self) -> &[u8] {
-        let alike = self.header.len().min(self.alike as usize);
-        &self.header[..alike]
-    }
-}
-
-/// The end of a round, which is the same for all ranks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Outcome {
-    /// Also the outcome of an exchange to which all have come.
-    Agreed {
-        flags: u32,
-    },
-    Differs {
-        #[serde(with = "bytes")]
-        first: Vec<u8>,
-        rank: u32,
-        #[serde(with = "bytes")]
-        other: Vec<u8>,
-    },
-    Refused {
-        kind: u8,
-        ranks: Vec<u32>,
-        #[serde(with = "bytes")]
-        reason: Vec<u8>,
-    },
-    Failed(Failure),
-}
-
-impl Outcome {
-    /// The decision for a rank that makes this call. `Agreed` has no letters yet.
-    pub(crate) fn decision(self, call: &Call) -> Result<Decision, ControlError> {
-        Ok(match self {
-            Outcome::Agreed { flags } => Decision::Agreed {
-                flags,
-                letters: Vec::new(),
-            },
-            Outcome::Differs { first, rank, other } => Decision::Differs {
-                first,
-                rank: rank as usize,
-                other,
-            },
-            Outcome::Refused {
-                kind,
-                ranks,
-                reason,
-            } => Decision::Refused {
-                kind,
-                ranks: ranks.into_iter().map(|rank| rank as usize).collect(),
-                reason,
-            },
-            Outcome::Failed(failure) => return Err(failure.error(call)),
-        })
-    }
-}
-
-/// Why a round failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Failure {
-    /// Two ranks, in ascending order, and what they call.
-    Mismatch([(u32, Call); 2]),
-    /// Two ranks, and the different teams that they make.
-    Teams([(u32, Founders); 2]),
-    /// A rank that will not come.
-    Lost {
-        rank: u32,
-        #[serde(serialize_with = "shortened")]
-        reason: String,
-    },
-}
-
-/// The team that a rank makes: its name, and its ranks in the order of the team.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Founders {
-    pub(crate) name: String,
-    pub(crate) ranks: Vec<u32>,
-}
-
-impl Founders {
-    pub(crate) fn new(name: &str, ranks: &[usize]) -> Self {
-        Self {
-            name: name.to_owned(),
-            ranks: ranks.iter().map(|rank| *rank as u32).collect(),
-        }
-    }
-
-    fn group(&self) -> Group {
-        Group {
-            name: self.name.clone(),
-            ranks: self.ranks.iter().map(|rank| *rank as usize).collect(),
-        }
-    }
-
-    /// The call, for an error about a rank that will not come.
-    pub(crate) fn call(&self) -> Call {
-        Call::new(Kind::Confer, format!("making the team `{}`", self.name))
-    }
-}
-
-impl Failure {
-    /// The error of a rank that makes this team.
-    pub(crate) fn founding_error(&self, mine: &Founders) -> ControlError {
-        let Failure::Teams([one, other]) = self else {
-            return self.error(&mine.call());
-        };
-        let (rank, theirs) = if one.1 == *mine { other } else { one };
-        ControlError::Teams {
-            rank: *rank as usize,
-            mine: mine.group(),
-            theirs: theirs.group(),
-        }
-    }
-
-    /// The error of a rank that makes this call.
-    pub(crate) fn error(&self, mine: &Call) -> ControlError {
-        match self {
-            Failure::Mismatch([low, high]) => {
-                let (rank, theirs) = if low.1 == *mine { high } else { low };
-                let mut told = theirs.label.clone();
-                if told == mine.label {
-                    told.push_str(match theirs.kind {
-                        Kind::Exchange => " (an exchange)",
-                        Kind::Confer => " (no exchange)",
-                    });
-                }
-                ControlError::Mismatch {
-                    rank: *rank as usize,
-                    mine: mine.label.clone(),
-                    theirs: told,
-                }
-            }
-            Failure::Lost { rank, reason } => ControlError::PeerLost {
-                rank: *rank as usize,
-                label: mine.label.clone(),
-                reason: reason.clone(),
-            },
-            Failure::Teams([(rank, founders), _]) => ControlError::Mismatch {
-                rank: *rank as usize,
-                mine: mine.label.clone(),
-                theirs: founders.call().label,
-            },
-        }
     }
 }
 
@@ -447,9 +252,6 @@ impl Rounds {
         None
     }
 }
-
-mod tally;
-use tally::Tally;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -211,7 +211,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<Message, Malformed> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::rounds::{Call, Kind, tests::any_vote};
+    use crate::votes::{Call, Kind, tests::any_vote};
     use proptest::prelude::*;
 
     fn any_outcome() -> impl Strategy<Value = Outcome> {

@@ -1,7 +1,9 @@
 //! What is decided, compared with a model that keeps all that the ranks say.
 
 use super::*;
+use crate::votes::tests::{any_vote, model};
 use proptest::prelude::*;
+use tidegate_hal::control::ControlError;
 
 fn call(label: &str) -> Call {
     Call::new(Kind::Confer, label)
@@ -105,48 +107,6 @@ fn what_is_out_of_order_is_refused() {
     }
     assert!(rounds.come(0, 0, call("a"), vote()).is_err());
     assert_eq!(rounds.letter(0, 1, 1), Ok(true));
-}
-
-/// The decision about all votes, in the order of ranks.
-pub(crate) fn model(votes: &[Vote]) -> Outcome {
-    let differs = votes
-        .iter()
-        .position(|vote| vote.compared() != votes[0].compared());
-    if let Some(rank) = differs {
-        return Outcome::Differs {
-            first: votes[0].header.clone(),
-            rank: rank as u32,
-            other: votes[rank].header.clone(),
-        };
-    }
-    let Some(kind) = votes.iter().filter_map(|vote| vote.objects).min() else {
-        let flags = votes.iter().fold(0, |flags, vote| flags | vote.flags);
-        return Outcome::Agreed { flags };
-    };
-    let mut ranks: Vec<_> = (0..votes.len() as u32).collect();
-    ranks.retain(|rank| votes[*rank as usize].objects == Some(kind));
-    ranks.truncate(Decision::MOST_NAMED);
-    let reason = votes[ranks[0] as usize].reason.clone();
-    Outcome::Refused {
-        kind,
-        ranks,
-        reason,
-    }
-}
-
-/// Votes that are often alike.
-pub(crate) fn any_vote() -> impl Strategy<Value = Vote> {
-    let header = prop_oneof![5 => Just(vec![0, 0]), 1 => prop::collection::vec(0u8..2, 0..3)];
-    let objects = prop_oneof![3 => Just(None), 1 => (1u8..4).prop_map(Some)];
-    (header, 0u32..3, 0u32..8, objects, any::<u8>()).prop_map(
-        |(header, alike, flags, objects, reason)| Vote {
-            header,
-            alike,
-            flags,
-            objects,
-            reason: objects.map_or_else(Vec::new, |_| vec![reason]),
-        },
-    )
 }
 
 /// Votes of all ranks, and the order in which they come.

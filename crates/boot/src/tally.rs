@@ -3,7 +3,7 @@
 //! Tallies of any sets of ranks can be merged, in any order and grouping: the result is the tally of all of them. So a
 //! decision can be prepared in many places and made in one.
 
-use super::{Call, Outcome, Vote};
+use crate::votes::{Call, Outcome, Vote};
 use tidegate_hal::control::Decision;
 
 /// The lowest of some ranks, and the lowest one whose value differs from that one's.
@@ -166,8 +166,8 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rounds::Kind;
-    use crate::rounds::tests::{any_vote, model};
+    use crate::votes::Kind;
+    use crate::votes::tests::{any_vote, model};
     use proptest::prelude::*;
 
     /// Votes of all ranks, and which tallies are merged, one pair after the other.
