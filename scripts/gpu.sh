@@ -9,6 +9,8 @@
 # output of each step.
 #
 # PART=checks|ours|peers|all (all)   the part to run, for a machine that is there for a short time (there are no peers for HIP)
+# PART=collectives                   a part of its own, not in `all`: scripts/collectives.sh. With --pack it packs that part alone,
+#                                    with MPIS (openmpi,mpich: none) and NCCL's library (NCCL=FILE, which may end in .xz)
 # BUDGET (540)                       seconds for everything; a step for which no time is left is listed as not run
 # GPUS                               use only so many
 # RANKS                              more ranks than GPUs (2, 4, 8 or 16): they share the GPUs by MPS, which runs only meanwhile
@@ -46,8 +48,18 @@ built() { # bench|test NAME: the path of a program that cargo builds
     fi | tee /dev/stderr | sed -n 's/^ *Executable .*(\(.*\))$/\1/p' | tail -n 1
 }
 
+# shellcheck source=scripts/collectives.sh
+. scripts/collectives.sh
+
 pack() {
     mkdir -p "$1" || exit 2
+    if [ "${PART:-all}" = collectives ]; then
+        local program name
+        program=$(built bench collectives) && [ -n "$program" ] && cp "$program" "$1/collectives" && strip "$1/collectives" || exit 2
+        for name in $(echo "${MPIS:-}" | tr , ' '); do pack_mpi "$name" "$1" || exit 2; done
+        [ -z "${NCCL:-}" ] || cp "$NCCL" "$1/libnccl.so.2$([ "${NCCL%.xz}" = "$NCCL" ] || echo .xz)"
+        return
+    fi
     local faces gpu
     faces=$(built bench faces) && gpu=$(built test "$tests") || exit 2
     [ -n "$faces" ] && [ -n "$gpu" ] || { echo "gpu.sh: the build failed" >&2; exit 2; }
@@ -75,8 +87,8 @@ esac
 out=${1:-target/gpu}
 part=${PART:-all}
 case $part in
-    checks | ours | peers | all) ;;
-    *) echo "gpu.sh: PART is checks, ours, peers or all, not $part" >&2; exit 2 ;;
+    checks | ours | peers | collectives | all) ;;
+    *) echo "gpu.sh: PART is checks, ours, peers, collectives or all, not $part" >&2; exit 2 ;;
 esac
 mkdir -p "$out/logs" "$out/steps" || exit 2
 if [ -z "$bin" ]; then
@@ -388,6 +400,8 @@ if wanted peers && [ "$ranks" -gt 1 ]; then
     with peers-pair 30 40 --pair --rounds 2 --peers "$pairs"
     with peers-compute 30 90 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --compute --variants st,st-graph,st-strided,st-strided-graph,rma,p2p --peers "$peers"
 fi
+
+if [ "$part" = collectives ]; then collectives; fi
 
 echo "== results in $out, after $SECONDS s"
 commit=$(git rev-parse --short HEAD 2>/dev/null)

@@ -1,9 +1,15 @@
 //! One measurement, and the check of its data.
 
 use super::kind::Kind;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Numbers that are made once, for all ways.
+type Made<T> = RefCell<HashMap<u32, Rc<T>>>;
 
 /// A collective of one size.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) kind: Kind,
     pub(super) rank: usize,
@@ -14,24 +20,60 @@ pub(super) struct Case {
     pub(super) calls: u64,
     /// The calls of a recording.
     pub(super) unroll: u64,
+    /// What this rank brings in each turn, and what it has after one call.
+    brought: Made<[Vec<f32>; 2]>,
+    left: Made<Vec<f32>>,
 }
 
-/// From so many elements on, data is made and compared once only: that takes longer than all calls.
+/// From so many elements on there is one turn only, since making the data takes longer than all calls.
 const MANY: usize = 1 << 20;
 
 impl Case {
+    pub(super) fn new(
+        kind: Kind,
+        [rank, ranks]: [usize; 2],
+        count: usize,
+        calls: [u64; 2],
+    ) -> Self {
+        let [calls, unroll] = calls;
+        Case {
+            kind,
+            rank,
+            ranks,
+            count,
+            calls,
+            unroll,
+            brought: Made::default(),
+            left: Made::default(),
+        }
+    }
+
     /// Calls before the clock starts.
     pub(super) fn ahead(&self) -> u64 {
         self.calls.min(10 * self.unroll)
     }
 
-    /// How often other data is sent and compared before the clock starts.
+    /// How often data is sent and compared before the clock starts. It is other data in each turn.
     pub(super) fn turns(&self) -> u32 {
         if self.count * self.ranks < MANY { 3 } else { 1 }
     }
 
-    pub(super) fn brings(&self, turn: u32) -> [Vec<f32>; 2] {
-        self.kind.brings(self.rank, self.ranks, self.count, turn)
+    pub(super) fn brings(&self, turn: u32) -> Rc<[Vec<f32>; 2]> {
+        let mut made = self.brought.borrow_mut();
+        let make = || Rc::new(self.kind.brings(self.rank, self.ranks, self.count, turn));
+        made.entry(turn).or_insert_with(make).clone()
+    }
+
+    fn leaves(&self, turn: u32, calls: u64) -> Rc<Vec<f32>> {
+        let make = |calls| {
+            let (rank, ranks) = (self.rank, self.ranks);
+            Rc::new(self.kind.leaves(rank, ranks, self.count, turn, calls))
+        };
+        if self.kind == Kind::Reduce && calls != 1 {
+            return make(calls);
+        }
+        let mut made = self.left.borrow_mut();
+        made.entry(turn).or_insert_with(|| make(1)).clone()
     }
 
     pub(super) fn lengths(&self) -> (usize, usize) {
@@ -43,18 +85,18 @@ impl Case {
         if calls > self.kind.most_calls(self.ranks) {
             return Ok(());
         }
-        let expected = self
-            .kind
-            .leaves(self.rank, self.ranks, self.count, turn, calls);
-        if found == expected {
+        let expected = self.leaves(turn, calls);
+        if found == expected.as_slice() {
             return Ok(());
         }
-        let wrong = found.iter().zip(&expected).position(|(a, b)| a != b);
+        let wrong = found.iter().zip(&*expected).position(|(a, b)| a != b);
         let at = wrong.unwrap_or(found.len().min(expected.len()));
         let (found, expected) = (found.get(at), expected.get(at));
         Err(format!(
-            "rank {}: element {at} is {found:?}, not {expected:?}, after {calls} calls ({self:?})",
-            self.rank
+            "rank {}: element {at} is {found:?}, not {expected:?}, after {calls} calls of {} of {} elements",
+            self.rank,
+            self.kind.name(),
+            self.count
         ))
     }
 }

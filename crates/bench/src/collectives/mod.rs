@@ -224,14 +224,8 @@ fn case<D: CollectivesDevice>(
     kind: Kind,
     count: usize,
 ) -> Case {
-    Case {
-        kind,
-        rank: world.rank(),
-        ranks: world.size(),
-        count,
-        calls: args.calls(kind, count),
-        unroll: args.unroll,
-    }
+    let calls = [args.calls(kind, count), args.unroll];
+    Case::new(kind, [world.rank(), world.size()], count, calls)
 }
 
 /// One rank's part of all measurements; rank 0 prints them.

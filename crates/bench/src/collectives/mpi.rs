@@ -9,17 +9,21 @@ use tidegate_mpi::mpi::ffi;
 /// Seconds of all calls, on this rank; collective.
 pub(super) fn measure(case: &Case) -> Result<f64, String> {
     let comm = Comm::world().ok_or("MPI is not initialised")?;
-    for turn in 1..=case.turns() {
-        let [x, mut y] = case.brings(turn);
-        (0..case.unroll).for_each(|_| call(&comm, case, &x, &mut y));
+    for turn in 1..case.turns() {
+        let [x, y] = &*case.brings(turn);
+        let mut y = y.clone();
+        (0..case.unroll).for_each(|_| call(&comm, case, x, &mut y));
         case.check(turn, 1, &y)?;
     }
-    let turn = case.turns() + 1;
-    let [x, mut y] = case.brings(turn);
+    let turn = case.turns();
+    let [x, y] = &*case.brings(turn);
+    let mut y = y.clone();
+    (0..case.unroll).for_each(|_| call(&comm, case, x, &mut y));
+    case.check(turn, 1, &y)?;
     comm.barrier();
-    (0..case.ahead()).for_each(|_| call(&comm, case, &x, &mut y));
+    (0..case.ahead()).for_each(|_| call(&comm, case, x, &mut y));
     let start = Instant::now();
-    (0..case.calls).for_each(|_| call(&comm, case, &x, &mut y));
+    (0..case.calls).for_each(|_| call(&comm, case, x, &mut y));
     let seconds = start.elapsed().as_secs_f64();
     case.check(turn, 1, &y)?;
     comm.barrier();

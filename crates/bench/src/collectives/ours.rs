@@ -104,9 +104,9 @@ pub(super) fn measure<D: BenchDevice>(
         _ => world.named_stream("measured")?,
     };
     stream!(let s = stream);
-    let [x, y] = case.brings(0);
-    let x = Region::from_slice(world, &x)?.on(&s)?;
-    let y = Region::from_slice(world, &y)?.on(&s)?;
+    let [x, y] = &*case.brings(1);
+    let x = Region::from_slice(world, x)?.on(&s)?;
+    let y = Region::from_slice(world, y)?.on(&s)?;
     let mut lent = (Open::new(&s, case, choice)?, x, y);
     let mut graph = None;
     if by == By::StGraph {
@@ -124,13 +124,14 @@ pub(super) fn measure<D: BenchDevice>(
         }
     };
     // Several calls in a row, so that one that reads or writes too early shows.
-    for turn in 1..=case.turns() {
-        lent = write(&s, lent, case, turn)?;
+    let turn = case.turns();
+    for turn in 1..=turn {
+        if turn > 1 {
+            lent = write(&s, lent, case, turn)?;
+        }
         lent = times(lent, case.unroll)?;
         lent = check::<D>(&s, lent, case, turn, case.unroll)?;
     }
-    let turn = case.turns() + 1;
-    lent = write(&s, lent, case, turn)?;
     world.all_gather("measured", Vec::new())?;
     // A graph is prepared for a number of replays when it is first asked for it.
     let ahead = match graph {
@@ -143,7 +144,7 @@ pub(super) fn measure<D: BenchDevice>(
     lent = times(lent, case.calls)?;
     s.synchronize()?;
     let seconds = start.elapsed().as_secs_f64();
-    check::<D>(&s, lent, case, turn, ahead + case.calls)?;
+    check::<D>(&s, lent, case, turn, case.unroll + ahead + case.calls)?;
     Ok(seconds)
 }
 
@@ -156,9 +157,9 @@ fn write<'s, D: BenchDevice>(
 ) -> Result<Lent<'s, D>> {
     let (open, x, y) = lent;
     let mut on_host = (x.into_host(s)?, y.into_host(s)?);
-    let [x, y] = case.brings(turn);
-    on_host.0.write(0, &x)?;
-    on_host.1.write(0, &y)?;
+    let [x, y] = &*case.brings(turn);
+    on_host.0.write(0, x)?;
+    on_host.1.write(0, y)?;
     Ok((open, on_host.0.on(s)?, on_host.1.on(s)?))
 }
 
@@ -185,9 +186,9 @@ pub(super) fn once<D: BenchDevice>(
     choice: Choice,
 ) -> std::result::Result<(), Box<dyn Error>> {
     stream!(let s = world.named_stream("measured")?);
-    let [x, y] = case.brings(1);
-    let x = Region::from_slice(world, &x)?.on(&s)?;
-    let y = Region::from_slice(world, &y)?.on(&s)?;
+    let [x, y] = &*case.brings(1);
+    let x = Region::from_slice(world, x)?.on(&s)?;
+    let y = Region::from_slice(world, y)?.on(&s)?;
     let mut lent = (Open::new(&s, case, choice)?, x, y);
     calls(&s, &mut lent, 1)?;
     check::<D>(&s, lent, case, 1, 1)?;
