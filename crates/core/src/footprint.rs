@@ -109,6 +109,11 @@ impl Footprint {
         }
     }
 
+    /// The length of the extent; 0 if it has none.
+    pub(crate) fn reach(&self) -> usize {
+        self.extent().map_or(0, |extent| extent.len())
+    }
+
     /// The range from its first element to its last. `None` if the footprint is invalid, or reaches beyond the largest
     /// memory.
     pub(crate) fn extent(&self) -> Option<Range<usize>> {

@@ -40,6 +40,7 @@ extern crate self as tidegate_fabric;
 
 mod base;
 mod engine;
+mod mail;
 mod notice;
 mod options;
 mod regions;
@@ -59,7 +60,7 @@ use std::time::{Duration, Instant};
 use tidegate_hal::device::Helper;
 use tidegate_hal::nic::{
     Atomics, Connection, Keep, Key, Memory, News, Nic, NicError, NicQueue, QueueConfig,
-    Registration, RemoteMemory,
+    Registration, RemoteMemory, Signalled,
 };
 use tidegate_hal::process::Process;
 use tidegate_hal::slots::TriggerSlots;
@@ -71,7 +72,8 @@ use engine::handle::Handle;
 use engine::queue::Queue;
 use engine::silence::Silence;
 use engine::state::Engine;
-use remote::{RemoteRegion, Said};
+use mail::{Mail, bytes_of};
+use remote::{RemoteMail, RemoteRegion, Said, SaidMail};
 use wire::Wire;
 use wire::chain::Signals;
 use wire::libfabric::{Choice, FabricWire, OpenError};
@@ -97,6 +99,8 @@ pub struct Fabric<W: Wire> {
     options: Options,
     /// Whether peers' hardware adds to words of this rank. (All ranks signal in the same way.)
     adds: bool,
+    /// Whether hardware fires programs by itself. It makes no updates.
+    fires: bool,
     agent: Arc<Agent<W>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -120,6 +124,7 @@ impl<W: Wire> Fabric<W> {
         Fabric {
             process: Process::this(),
             adds: wire.signals() == Signals::Add,
+            fires: wire.fires(),
             agent: Arc::new(Agent::new(wire, options.budget, options.silence)),
             options,
             threads: Mutex::default(),
@@ -129,6 +134,23 @@ impl<W: Wire> Fabric<W> {
     /// Its trigger slots, for inspection, or to reduce their number between two parts of a job (in measurements).
     pub fn slots(&self) -> Arc<TriggerSlots> {
         self.agent.slots.clone()
+    }
+
+    /// Registers the mail beside a registration whose words are `step` bytes apart. Letters come to the first endpoint.
+    fn register_mail(&self, mail: Arc<Mail>, step: usize) -> Result<(SaidMail, Keep), NicError> {
+        let numbered = self.agent.regions.add_mail(&mail)?;
+        let (base, bytes) = (mail.memory.at(0), mail.bytes());
+        let (wire, guard) = self.agent.with_first_ear(|wire| {
+            // SAFETY: the mail is kept. Peers write to it by the protocol of `mail`.
+            unsafe { wire.register(base, bytes, mail.clone()) }
+        })?;
+        let said = SaidMail {
+            number: numbered.number,
+            lines: mail.lines(),
+            step,
+            wire,
+        };
+        Ok((said, Arc::new((guard, numbered))))
     }
 
     fn start(
@@ -188,7 +210,12 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
     }
 
     fn atomics(&self) -> Atomics {
-        Atomics::None
+        if self.fires {
+            Atomics::None
+        } else {
+            // The target's agent makes the updates, with its processor.
+            Atomics::Coherent
+        }
     }
 
     fn begin(&self, polled: bool) -> Result<(), NicError> {
@@ -213,11 +240,21 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
         let register = |wire: &mut W| unsafe { wire.register(base, bytes, memory.keep.clone()) };
         let registered = self.agent.with_ears(register).into_iter();
         let (wires, guards): (_, Vec<Keep>) = registered.collect::<Result<_, _>>()?;
+        let mail = match memory.signalled {
+            Signalled::Words { count, step } if memory.updated && !self.fires && count > 0 => {
+                // SAFETY: the caller's promise; `add` has found that the words are within the memory.
+                let mail = unsafe { Mail::new(base, bytes, (count, step), memory.keep.clone()) }?;
+                Some(self.register_mail(Arc::new(mail), step)?)
+            }
+            _ => None,
+        };
+        let (mail, of_mail) = mail.unzip();
         let said = Said {
             number: numbered.number,
             wires,
+            mail,
         };
-        let guard: Keep = Arc::new((guards, numbered));
+        let guard: Keep = Arc::new((guards, of_mail, numbered));
         Ok(Registration {
             key: Key {
                 bytes: postcard::to_stdvec(&said).expect("plain data can be encoded"),
@@ -269,10 +306,26 @@ unsafe impl<W: Wire> Nic for Fabric<W> {
             .with(|engine| engine.wire.import(peer, first, bytes))?;
         let rails = self.agent.rails().iter().zip(others);
         let rails = rails.map(|(rail, key)| rail.with(|wire| wire.import(peer, key, bytes)));
+        let mail = |said: SaidMail| {
+            let bytes = bytes_of(said.lines).ok_or_else(|| {
+                NicError::BadKey(format!("what rank {peer} said: {} lines", said.lines))
+            })?;
+            let remote = self
+                .agent
+                .with(|engine| engine.wire.import(peer, &said.wire, bytes))?;
+            let region = RemoteRegion {
+                number: said.number,
+                remote,
+                rails: Vec::new(),
+                mail: None,
+            };
+            Ok::<_, NicError>(RemoteMail::new(region, said.lines, said.step))
+        };
         Ok(RemoteMemory(Arc::new(RemoteRegion::<W> {
             number: said.number,
             remote,
             rails: rails.collect::<Result<_, _>>()?,
+            mail: said.mail.map(mail).transpose()?,
         })))
     }
 

@@ -19,6 +19,7 @@
 //! providers the network does not say who sent a notice. So a peer could add to the words of another: peers must be
 //! trusted (see [`crate`]).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
@@ -26,6 +27,7 @@ use tidegate_hal::nic::{Keep, NicError, Signalled};
 use tidegate_words::{Bell, Word};
 
 use crate::base::{NAME, lock};
+use crate::mail::Mail;
 use crate::notice::Notice;
 use crate::strays::Strays;
 
@@ -33,6 +35,8 @@ use crate::strays::Strays;
 struct Region {
     base: usize,
     words: Words,
+    /// If this is mail, its words are for the engine.
+    mail: Option<Arc<Mail>>,
     _keep: Keep,
 }
 
@@ -57,6 +61,8 @@ struct Heard {
 #[derive(Default)]
 pub(crate) struct Regions {
     table: Mutex<Table>,
+    /// Whether letters have come that the engine has not read.
+    has_letters: AtomicBool,
     strays: Arc<Strays>,
 }
 
@@ -65,6 +71,8 @@ struct Table {
     /// Sorted by number, because each notice looks up its region on the way to a waiting stream.
     regions: Vec<(u32, Region)>,
     next: u32,
+    /// The letters that have come, each by the number of its word.
+    letters: Vec<(Arc<Mail>, usize)>,
 }
 
 /// The index of the region with this number.
@@ -95,6 +103,7 @@ impl Regions {
     pub(crate) fn new(strays: Arc<Strays>) -> Self {
         Regions {
             table: Mutex::default(),
+            has_letters: AtomicBool::new(false),
             strays,
         }
     }
@@ -105,6 +114,27 @@ impl Regions {
         base: *mut u8,
         bytes: usize,
         signalled: Signalled,
+        keep: Keep,
+    ) -> Result<Numbered, NicError> {
+        self.number(base, bytes, signalled, None, keep)
+    }
+
+    /// Gives mail a number.
+    pub(crate) fn add_mail(self: &Arc<Self>, mail: &Arc<Mail>) -> Result<Numbered, NicError> {
+        let words = Signalled::Words {
+            count: 2 * mail.lines(),
+            step: size_of::<Word>(),
+        };
+        let (base, keep) = (mail.memory.at(0), mail.clone() as Keep);
+        self.number(base, mail.bytes(), words, Some(mail.clone()), keep)
+    }
+
+    fn number(
+        self: &Arc<Self>,
+        base: *mut u8,
+        bytes: usize,
+        signalled: Signalled,
+        mail: Option<Arc<Mail>>,
         keep: Keep,
     ) -> Result<Numbered, NicError> {
         let (align, end) = match signalled {
@@ -140,6 +170,7 @@ impl Regions {
         let region = Region {
             base: base.expose_provenance(),
             words,
+            mail,
             _keep: keep,
         };
         table.regions.push((number, region));
@@ -156,17 +187,47 @@ impl Regions {
         }
     }
 
+    /// Whether letters have come that the engine has not read.
+    #[inline]
+    pub(crate) fn has_letters(&self) -> bool {
+        self.has_letters.load(Ordering::Acquire)
+    }
+
+    /// The letters that have come since the last call: for each, its mail, and the number of its word.
+    pub(crate) fn take_letters(&self) -> Vec<(Arc<Mail>, usize)> {
+        self.has_letters.store(false, Ordering::Relaxed);
+        std::mem::take(&mut lock(&self.table).letters)
+    }
+
+    /// The mail of the registration in which this is a signalled word, and the word's line.
+    pub(crate) fn mail_of(&self, word: usize) -> Option<(Arc<Mail>, usize)> {
+        let table = lock(&self.table);
+        let mut mails = table
+            .regions
+            .iter()
+            .filter_map(|(_, one)| one.mail.as_ref());
+        mails.find_map(|mail| Some((mail.clone(), mail.line_of(word)?)))
+    }
+
     fn carry_out(&self, notice: Notice) -> Result<(), &'static str> {
         let mut table = lock(&self.table);
-        let regions = &mut table.regions;
+        let Table {
+            regions, letters, ..
+        } = &mut *table;
         let place = |number: u32| find(regions, number);
-        let (Some(of_word), Some(of_bell)) = (place(notice.word), place(notice.bell)) else {
-            return Err("a notice named memory that is not registered (any more)");
+        let gone = "a notice named memory that is not registered (any more)";
+        let of_word = place(notice.word).ok_or(gone)?;
+        let mail = regions[of_word].1.mail.clone();
+        // No thread sleeps on the words of mail.
+        let bell = if mail.is_some() {
+            None
+        } else {
+            let of_bell = place(notice.bell).ok_or(gone)?;
+            let Words::Bell = regions[of_bell].1.words else {
+                return Err("a notice was to ring what is no bell");
+            };
+            Some(regions[of_bell].1.base)
         };
-        let Words::Bell = regions[of_bell].1.words else {
-            return Err("a notice was to ring what is no bell");
-        };
-        let bell = regions[of_bell].1.base;
         let region = &mut regions[of_word].1;
         let index = |offset: Option<usize>| {
             let index = offset.and_then(|offset| region.index(offset));
@@ -181,23 +242,29 @@ impl Regions {
         };
         // SAFETY: `add` found a bell's room in registered memory, which the table keeps while it is locked;
         // `Nic::register`'s caller declared it to be one. All bytes are some bell, and it is only accessed atomically.
-        let bell: &Bell = unsafe { &*std::ptr::with_exposed_provenance(bell) };
+        let bell: Option<&Bell> =
+            bell.map(|bell| unsafe { &*std::ptr::with_exposed_provenance(bell) });
         let (mut added, mut twice) = (false, false);
         for (index, number) in std::iter::once(first).chain(other) {
             let (word, heard) = region.word(index);
             if notice.poison {
                 word.poison();
-                continue;
+                added = true;
+            } else {
+                match heard.comes(word, number, notice.one_of) {
+                    Some(comes) => added |= comes,
+                    None => twice = true,
+                }
             }
-            match heard.comes(word, number, notice.one_of) {
-                Some(comes) => added |= comes,
-                None => twice = true,
+            if let Some(mail) = mail.as_ref().filter(|_| added) {
+                letters.push((mail.clone(), index));
+                self.has_letters.store(true, Ordering::Release);
             }
         }
-        if notice.poison {
-            bell.wake_all();
-        } else if added {
-            bell.ring();
+        match bell {
+            Some(bell) if notice.poison => bell.wake_all(),
+            Some(bell) if added => bell.ring(),
+            _ => {}
         }
         if twice {
             Err("a signal has come twice")

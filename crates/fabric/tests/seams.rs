@@ -185,6 +185,7 @@ impl Rig {
                 base: block.base(),
                 bytes,
                 signalled,
+                updated: false,
                 share: &share,
                 keep: block.clone(),
             };
@@ -206,6 +207,7 @@ impl Rig {
                 doorbell: at(words),
                 sent: at(words + SENT),
                 sent_bell: at(BELL),
+                back: Ptr::NULL,
                 keep: block.clone(),
             };
             // SAFETY: the block is zeroed, which is words, and kept.

@@ -59,6 +59,31 @@
 //!   reports anything. So an engine holds such a failure back, and asks ([`Connection::asks`]). The answer gives the
 //!   failure its true cause: see [`News`].
 //!
+//! # Updates
+//!
+//! A transfer that *updates* the peer's elements (an accumulate, a fetch-and-op, a compare-and-swap) is atomic with
+//! what ranks of the peer's node do there, if the NIC says so ([`Atomics::Coherent`]). A NIC whose hardware cannot do
+//! that lets the peer's own agent make the updates, with the processor's atomics. The protocol of such an engine is:
+//!
+//! 1. When the ring has come, all copies of the program are made first. Then the operands travel to the peer in
+//!    *requests*, in the order of the transfers. A request is as long as a piece of memory that the peer has for this
+//!    queue, so long transfers take several.
+//! 2. The peer's agent makes the updates of a request, each once. Then it sends an *answer* with the old values. If the
+//!    request is the program's last, the agent then adds to the program's word, as if the signal had come.
+//! 3. When the answer has come, this end puts the old values where they belong, and sends the next request. After the
+//!    last answer, the firing is through, and the sent word counts.
+//!
+//! So a queue has one request in progress, and a firing of updates waits for the peer's agent. It never waits for the
+//! peer's *program*: two ranks that fetch from each other get their answers although neither has come to its wait. An
+//! answer takes no trigger slot, so no ring depends on the slot of another rank.
+//!
+//! The memory for requests and answers belongs to a registration that says that it is updated ([`Memory::updated`]).
+//! The peer answers by its own queue's registration in the other direction ([`QueueConfig::back`]).
+//!
+//! An update that is applied stays so. If a request or its answer is lost, or if the peer dies, the queue gives up, and
+//! nobody knows whether the request was applied. Old values never come in part: those of a request come together, or
+//! the queue gives up.
+//!
 //! # Throttling
 //!
 //! Triggers are few. An endpoint has a *budget* of them ([`Nic::budget`], at least 1), which all of its queues share. A
@@ -181,6 +206,9 @@ pub struct Memory<'a> {
     pub bytes: usize,
     /// The bytes that signals may name. If this end carries out the signals of peers, it drops all others.
     pub signalled: Signalled,
+    /// Whether transfers of peers may *update* elements there: by any action but a copy. Then each signalled word stands
+    /// for one peer's queue.
+    pub updated: bool,
     /// Makes a handle of the memory, for a NIC that needs one (to register device memory, or to pass it on to peers of
     /// the node).
     pub share: &'a dyn Fn() -> Result<Handle, DeviceError>,
@@ -267,6 +295,9 @@ pub struct QueueConfig {
     pub sent: Ptr,
     /// The bell of the rank that may sleep on the sent word.
     pub sent_bell: Ptr,
+    /// The word of this rank, in registered memory, that the peer's queue in the other direction signals; null if there
+    /// is no such queue, and then nothing is updated.
+    pub back: Ptr,
     /// Keeps the words and the bell alive. The NIC drops it when the queue is closed and none of its firings is under
     /// way any more, or when the endpoint is closed. The NIC holds none of its locks then, because the drop may run
     /// code that calls the NIC, or that drops it.

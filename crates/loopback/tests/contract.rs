@@ -45,6 +45,7 @@ impl Rig {
                 count: BYTES / 8,
                 step: 8,
             },
+            updated: true,
             share: &|| block.share(),
             keep: block.clone(),
         };
@@ -67,6 +68,7 @@ impl Rig {
                 doorbell: at(DOORBELL),
                 sent: at(SENT),
                 sent_bell: at(BELL),
+                back: Ptr::NULL,
                 keep: block.clone(),
             };
             (key, nic.queue(0, config).unwrap())
@@ -272,6 +274,7 @@ fn a_queue_that_waits_does_not_keep_another_from_firing() {
             doorbell: rig.at(DOORBELL + 8),
             sent: rig.at(SENT + 8),
             sent_bell: rig.at(BELL),
+            back: Ptr::NULL,
             keep: rig.block.clone(),
         };
         // SAFETY: as in `Rig::new`.
@@ -328,6 +331,7 @@ fn a_queue_whose_sent_word_is_poisoned_already_is_idle() {
         doorbell: at(DOORBELLS + 64),
         sent: at(SENT),
         sent_bell: at(BELL),
+        back: Ptr::NULL,
         keep: rig.block.clone(),
     };
     // SAFETY: the block is kept, and its contents are valid words.

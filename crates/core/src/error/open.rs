@@ -195,9 +195,10 @@ pub enum Disagreement {
         /// The most epochs that a window can have.
         most: u64,
     },
-    /// Two ranks reach each other through staged memory, which only windows by slot can use.
+    /// Two ranks reach each other through staged memory. Atomic windows cannot use it, and neither can layouts of a
+    /// target's memory.
     #[error(
-        "ranks {rank} and {other} reach each other by NICs through staged memory, which only windows by slot have"
+        "ranks {rank} and {other} reach each other by NICs through staged memory, which only slots and ranges can use"
     )]
     Staged {
         /// One of the two ranks.

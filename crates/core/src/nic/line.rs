@@ -48,6 +48,8 @@ pub(crate) struct LineParts {
     pub(crate) signal: usize,
     /// The first count of that word, in quanta.
     pub(crate) first: u64,
+    /// The word of this rank that the peer's line signals.
+    pub(crate) back: Ptr,
     /// The tag of the waits for its tickets.
     pub(crate) tag: Tag,
     /// Keeps the words alive, and their waits watched.
@@ -82,6 +84,7 @@ impl NicLine {
             doorbell,
             sent,
             sent_bell: nic.rung.base(),
+            back: parts.back,
             keep: Arc::new((parts.keep.clone(), nic.rung.clone())),
         };
         // SAFETY: the caller promises that the words are zeroed and belong to this line alone. Words and bell are kept.

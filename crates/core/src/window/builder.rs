@@ -18,7 +18,7 @@ use super::{Discipline, Inbox, Kind, Outbox};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;
-use crate::error::{EpochError, Result};
+use crate::error::{Disagreement, EpochError, Result};
 use crate::half_kind::HalfKind;
 use crate::nic::NicLine;
 use crate::stream::Stream;
@@ -177,6 +177,15 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let offer = || -> Result<_, Trouble> {
             edges.hear(letters)?;
             check(&edges)?;
+            // A layout chooses elements of the target's own memory, which no NIC reaches there.
+            let mut chosen = self
+                .layouts
+                .keys()
+                .map(|index| &mine.outbound[*index as usize]);
+            if let Some(out) = chosen.find(|out| edges.is_far(out.target)) {
+                let other = out.target;
+                return Err(Disagreement::Staged { rank, other }.into());
+            }
             let shape = Shape::of(&edges);
             let (own, offer) = allocate(world, mine, &shape)?;
             let letters = offer.letters(&edges, &shape);
@@ -228,9 +237,17 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let watched = Arc::new(watched);
         world.watch_window(&watched);
         world.holds(id, self.description.exposed_at_first());
-        let at_targets = self.description.outbound.iter().map(|out| {
+        let outbound = self.description.outbound.iter().enumerate();
+        let at_targets = outbound.map(|(index, out)| {
             let target = edges.of(out.target)?;
-            target.slot(out.key).filter(|_| K::KIND == Kind::Slot)
+            match K::KIND {
+                Kind::Slot => target.slot(out.key),
+                Kind::Range => {
+                    let place = target.outbound.binary_search(&index).ok()?;
+                    Some((place, out.elements.reach()))
+                }
+                Kind::Atomic => None,
+            }
         });
         let at_targets = at_targets.collect();
         let here = edges.neighbours.iter().flat_map(|each| &each.said.outbound);
@@ -275,5 +292,9 @@ fn allocate<D: Device>(
             unsafe { world.device().init_word(at, count * QUANTUM) };
         }
     }
-    Own::offer(world, block, far, shape.lines())
+    // A NIC needs memory of its own for the updates of far origins.
+    let by_nic = |rank: &usize| world.by_nic(*rank, world.bell(*rank).is_some());
+    let mut neighbours = shape.targets.iter().chain(&shape.origins);
+    let updated = mine.terms.kind != Kind::Slot && !world.staged() && neighbours.any(by_nic);
+    Own::offer(world, block, far, (shape.lines(), updated))
 }

@@ -83,7 +83,7 @@ pub(super) fn check_own(edges: &Edges<'_>, size: usize) -> Result<(), Disagreeme
     if before > MOST {
         return Err(Disagreement::Epochs { before, most: MOST });
     }
-    if let Some(&other) = mine.far.iter().find(|_| mine.terms.kind != Kind::Slot) {
+    if let Some(&other) = mine.far.iter().find(|_| mine.terms.kind == Kind::Atomic) {
         return Err(Disagreement::Staged { rank, other });
     }
     // The list is in ascending order.
@@ -113,6 +113,8 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
     let (rank, mine) = (edges.rank, edges.mine);
     // How much room is taken by copies of what goes to other nodes.
     let mut sent = Some(0);
+    // How much room is taken by what comes to ranges from other nodes.
+    let mut come = Some(0);
     for neighbour in &edges.neighbours {
         let slots = neighbour.inbound.iter().map(|index| &mine.inbound[*index]);
         for slot in slots {
@@ -131,6 +133,15 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
                         declared: declared(&out.elements),
                         len: mine.memory,
                     });
+                }
+                if edges.is_far(neighbour.rank) {
+                    come = come.and_then(|end| room(end, out.elements.reach(), mine.terms.size));
+                }
+            }
+            for index in &neighbour.outbound {
+                let len = mine.outbound[*index].elements.reach();
+                if edges.is_far(neighbour.rank) {
+                    sent = sent.and_then(|end| room(end, len, mine.terms.size));
                 }
             }
             continue;
@@ -156,7 +167,10 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
             sent = sent.and_then(|end| room(end, len, mine.terms.size));
         }
     }
-    if bytes(mine, sent).is_none_or(|bytes| bytes > isize::MAX as usize) {
+    let moved = sent
+        .zip(come)
+        .and_then(|(sent, come)| sent.checked_add(come));
+    if bytes(mine, moved).is_none_or(|bytes| bytes > isize::MAX as usize) {
         return Err(Disagreement::Memory { rank });
     }
     if mine.terms.kind == Kind::Range {
@@ -166,9 +180,10 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
     }
 }
 
-/// The most bytes that the rank may allocate, if `sent` bytes of one buffer go to others. `None` if that cannot be
+/// The most bytes that the rank may allocate, if `moved` bytes of one buffer are copies of what goes to other nodes, or
+/// comes from there. `None` if that cannot be
 /// counted.
-fn bytes(mine: &Description, sent: Option<usize>) -> Option<usize> {
+fn bytes(mine: &Description, moved: Option<usize>) -> Option<usize> {
     let landings = mine.inbound.iter().try_fold(0usize, |sum, slot| {
         let bytes = slot.len.checked_mul(mine.terms.size)?;
         sum.checked_add(if bytes <= mine.land_up_to {
@@ -179,7 +194,7 @@ fn bytes(mine: &Description, sent: Option<usize>) -> Option<usize> {
     });
     let (_, [near, far]) = mine.slots(|_| false)?;
     near.checked_add(far)?
-        .checked_add(sent?)?
+        .checked_add(moved?)?
         .checked_add(landings?)?
         .checked_mul(mine.terms.buffers as usize)
 }
@@ -310,7 +325,7 @@ mod tests {
         };
         check(&[atomic(&[]), atomic(&[])]).unwrap();
         let error = check(&[atomic(&[]), atomic(&[0])]).unwrap_err();
-        assert!(error.contains("windows by slot"), "{error}");
+        assert!(error.contains("only slots and ranges"), "{error}");
     }
 
     #[test]

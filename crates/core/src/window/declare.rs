@@ -444,8 +444,8 @@ impl<T> Window<T, ByRange> {
     /// and nests of strides cost little, however large they are. For other layouts the ranks exchange and compare all
     /// runs, and a rank may declare at most 2^16 runs. A NIC that accesses the target's memory directly sends one
     /// message for each run of elements that lie side by side in source and target. If its hardware has no room for so
-    /// many, [`Access::complete`](super::Access::complete) returns an error. Where NICs need staged memory, windows by
-    /// range are refused.
+    /// many, [`Access::complete`](super::Access::complete) returns an error. Where NICs need staged memory, layouts
+    /// are refused; ranges are not.
     ///
     /// # Errors
     ///

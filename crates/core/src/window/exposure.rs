@@ -2,9 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tidegate_hal::batch::{Add, Awaited, Batch, Landed, Landing, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::batch::{
+    Action, Add, Awaited, Batch, Landed, Landing, Move, QUANTUM, Shape, Side, Step, Tag, Wait,
+};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::ids::WindowId;
+use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::Program;
 use tidegate_hal::site::CallSite;
 use tidegate_words::State;
@@ -64,12 +67,24 @@ impl<D: Device> HalfBody for InboxBody<D> {
 impl<D: Device> Epoch<D> {
     fn new(half: &Half<D>, group: u64, members: Vec<usize>) -> Result<Self> {
         let peers = || members.iter().map(|index| &half.peers[*index]);
-        let post = peers().map(|peer| signal_steps(peer, half.window.id, Awaited::Exposure));
-        let wait = peers().map(|peer| vec![wait_step(peer, half.window.id)]);
+        let size = half.window.element_size;
+        let post = peers().map(|peer| {
+            let signal = signal_steps(peer, half.window.id, Awaited::Exposure);
+            let copies = peer.ranges.iter();
+            let copies = copies.map(|&(near, copy, count)| copy_step(size, count, near, copy));
+            copies.chain(signal).collect()
+        });
+        let wait = peers().map(|peer| {
+            let copies = peer.ranges.iter();
+            let copies = copies.map(|&(near, copy, count)| copy_step(size, count, copy, near));
+            let wait = wait_step(peer, half.window.id);
+            std::iter::once(wait).chain(copies).collect()
+        });
         let arms = signal_arms(half, peers())?;
         // SAFETY: all words lie in blocks that the half holds, and only this inbox's stream advances the operands. If
         // data may land, the wait writes only the slot of its origin, which is exposed to that origin until the wait is
-        // over.
+        // over. The elements that a far origin accesses, and their copy, are exposed to it from the post's signal until
+        // the wait is over, so nobody else accesses them. They lie in the window's blocks, too.
         let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
         let by_nic = !arms.is_empty();
         let (post, wait) = (post.helped(by_nic), wait.helped(by_nic));
@@ -93,7 +108,8 @@ impl<D: Device> Epoch<D> {
             // doorbells, and waits read this inbox's own words. If data lands, a wait writes the slot and reads the
             // landing of the epoch that it waits for. With two buffers, the post exposes the other buffers. An origin
             // can write this epoch's buffers again only after the next post, which comes behind this batch. With one
-            // buffer, the wait cannot end before the post.
+            // buffer, the wait cannot end before the post. So the copies of a range in the wait come behind those in the
+            // post.
             Arc::new(unsafe { Batch::join(&[post, wait]) })
         });
     }
@@ -137,6 +153,25 @@ pub(super) fn signal_steps(peer: &Peer, window: WindowId, awaited: Awaited) -> V
         })],
         Link::Nic(ref line) => line.ring(told).collect(),
     }
+}
+
+/// The step that copies elements between a range and the copy of it that NICs access.
+fn copy_step(size: usize, count: usize, from: Ptr, to: Ptr) -> Step {
+    let side = |base| Side {
+        base,
+        flip: 0,
+        shape: Shape::Linear,
+    };
+    Step::Move(Move {
+        action: Action::Copy,
+        size: size as u32,
+        count,
+        src: side(from),
+        dst: side(to),
+        parity: Ptr::NULL,
+        early: false,
+        landing: None,
+    })
 }
 
 /// Whether all data has landed that the epoch after `operand` puts to a slot. Memory that cannot be read counts as

@@ -30,6 +30,9 @@ pub(super) struct Peer {
     pub(super) buffers: Ptr,
     /// If the peer is an origin: where its data may land before its word has come.
     pub(super) landed: Option<Landed>,
+    /// If the peer is an origin by range, and data is staged: the elements that it accesses, the copy of them that NICs
+    /// access, and how many there are.
+    pub(super) ranges: Vec<(Ptr, Ptr, usize)>,
     pub(super) link: Link,
 }
 

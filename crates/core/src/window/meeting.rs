@@ -34,7 +34,8 @@ use crate::world::Watched;
 /// What a rank has after it has met its neighbours.
 pub(super) struct Meeting<D: Device> {
     pub(super) description: Description,
-    /// For each outbound slot of this rank, its place among the target's slots for this rank, and its length.
+    /// For each outbound slot of this rank, its place among the target's slots for this rank, and its length. In a window
+    /// by range, its place among those to the target, and its length.
     pub(super) at_targets: Vec<Option<(usize, usize)>>,
     /// What origins have declared of this rank's memory, in a window by range.
     pub(super) footprints: Vec<Footprint>,
@@ -92,6 +93,7 @@ impl<D: Device> Meeting<D> {
                             remote: memory.clone(),
                             signal: remote,
                             first,
+                            back: of(other).byte_add(cell),
                             tag: Tag {
                                 window: Some(self.watched.id),
                                 peer: other as u32,
@@ -112,6 +114,7 @@ impl<D: Device> Meeting<D> {
                     operand: own.byte_add(cell + Shape::OPERAND),
                     buffers: own.byte_add(cell + Shape::BUFFERS),
                     landed: None,
+                    ranges: Vec::new(),
                     link,
                 })
             };
@@ -138,8 +141,17 @@ impl<D: Device> Meeting<D> {
             let route = routes.of(origin);
             let line = shape.targets.len() + index;
             let peer = peer(line, route, shape.done(index), route.place.exposed, early)?;
+            let ranges = shape
+                .far_ranges(origin)
+                .iter()
+                .filter(|range| range.len > 0);
+            let ranges = ranges.map(|range| {
+                let near = own.byte_add(shape.data() + range.first * mine.terms.size);
+                (near, far.byte_add(range.copy), range.len)
+            });
             Ok(Peer {
                 landed: landed[index],
+                ranges: ranges.collect(),
                 ..peer
             })
         });
@@ -217,6 +229,11 @@ impl<D: Device> Meeting<D> {
                         let (slot, len) = at_target.expect("edges were checked");
                         landing = base.and_then(|base| there.landing(slot, base));
                         (there.slots[slot].0, len)
+                    }
+                    // The NIC accesses a copy of each range.
+                    Kind::Range if staging.is_some() => {
+                        let (range, len) = at_target.expect("the target has told of its copies");
+                        (there.slots[range].0, len)
                     }
                     Kind::Range => match (&layout, &out.elements) {
                         (None, Footprint::Range(range)) => {

@@ -102,7 +102,7 @@ impl<D: Device> Own<D> {
         world: &World<D>,
         block: D::Block,
         far: Option<D::Block>,
-        lines: usize,
+        (lines, updated): (usize, bool),
     ) -> Result<(Self, Offer)> {
         let (block, far) = (Arc::new(block), far.map(Arc::new));
         let mut handles = vec![block.share()?];
@@ -120,6 +120,7 @@ impl<D: Device> Own<D> {
                     count: lines,
                     step: Shape::CELL,
                 },
+                updated,
                 share: &|| block.share(),
                 keep: block.clone(),
             };
@@ -227,11 +228,12 @@ fn import<D: Device>(
         return Err(WindowError::NewNic { window, rank }.into());
     }
     if kind == Kind::Atomic && nic.atomics() != Atomics::Coherent {
-        // A window has one executor of atomics: the NIC's operations would not be atomic with those of mapped peers.
+        // A window has one executor of atomics. The operations of such a NIC would not be atomic with those of mapped
+        // peers.
         return Err(Error::Nic(NicError::Unsupported {
             nic: nic.name(),
             what: format!(
-                "atomic operations on rank {rank}, for window {}",
+                "atomic operations on rank {rank}, for window {} (with TIDEGATE_ENGINE=software, that rank's agent makes them)",
                 which.named()
             ),
         }));

@@ -12,7 +12,8 @@
 //! If NICs cannot access that memory, the rank has a second block in host memory, the *far* one, for the ranks that it
 //! reaches by the NIC. It contains cells at the same offsets, the slots of far origins, and *staging*. Staging has a
 //! copy of each slot of a far target, which the streams fill and the NIC sends from. The words of a far rank lie in the
-//! far block. The operands stay in the device's own memory, where its waits read them quickly.
+//! far block. In a window by range, it also has a copy of each range of a far origin: the stream copies the elements
+//! there when it posts, and back when it has waited. The operands stay in the device's own memory, where its waits read them quickly.
 //!
 //! A rank knows only the shape of its own memory. It tells each neighbour the [`Place`]s of what concerns the neighbour.
 
@@ -21,6 +22,7 @@ use tidegate_hal::batch::Landing;
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Ptr, Sharing};
 
+use super::Kind;
 use super::describe::room;
 use super::edges::{Edges, Neighbour};
 use crate::error::Result;
@@ -35,7 +37,9 @@ pub(super) struct Shape {
     pub(super) slots: Vec<usize>,
     /// For each inbound slot with a landing, the offset of the landing in the block.
     pub(super) landings: Vec<Option<usize>>,
-    /// For each outbound slot of a far target, the offset of its staging in the far block.
+    /// In a window by range, what far origins access, in the order of the origins and of their declarations.
+    pub(super) far_ranges: Vec<FarRange>,
+    /// For each outbound slot or range of a far target, the offset of its staging in the far block.
     pub(super) staging: Vec<Option<usize>>,
     /// The size of the block, in bytes.
     pub(super) bytes: usize,
@@ -52,6 +56,16 @@ pub(super) struct Shape {
     double: bool,
 }
 
+/// Elements of this rank's memory that a far origin accesses.
+pub(super) struct FarRange {
+    pub(super) origin: usize,
+    /// The first element, and the number of elements.
+    pub(super) first: usize,
+    pub(super) len: usize,
+    /// The offset, in the far block, of the copy that NICs access.
+    pub(super) copy: usize,
+}
+
 /// What a rank tells a neighbour about its memory. Offsets are in bytes, in the block that the neighbour accesses: the
 /// far one if the two ranks are far from each other.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -62,7 +76,8 @@ pub(super) struct Place {
     pub(super) exposed: usize,
     /// If it is an origin: its word for completions.
     pub(super) done: usize,
-    /// For each slot that the neighbour puts to, in the order of declaration: its offset, and that of its landing.
+    /// For each slot that the neighbour puts to, or each range that it accesses by the NIC from staged memory, in the
+    /// order of declaration: its offset, and that of its landing.
     pub(super) slots: Vec<(usize, Option<usize>)>,
     /// The distance from the buffer of even epochs to that of odd ones.
     pub(super) flip: usize,
@@ -121,6 +136,7 @@ impl Shape {
             origins,
             slots,
             landings: Vec::new(),
+            far_ranges: Vec::new(),
             staging: Vec::new(),
             bytes: 0,
             far_bytes: 0,
@@ -143,11 +159,31 @@ impl Shape {
         }
         // A block is never empty, so that every rank has one to share.
         shape.bytes = (end + shape.landing_buffer * buffers).max(Self::CELL);
-        let begin = shape.data() + buffer[1] * buffers;
+        let mut come = 0;
+        let by_range = mine.terms.kind == Kind::Range;
+        let far_origins = edges.neighbours.iter().filter(|each| is_far(each.rank));
+        for origin in far_origins.filter(|_| by_range) {
+            for out in &origin.said.outbound {
+                let extent = out.elements.extent().unwrap_or(0..0);
+                let (first, len) = (extent.start, extent.len());
+                let (origin, copy) = (origin.rank, shape.data() + come);
+                shape.far_ranges.push(FarRange {
+                    origin,
+                    first,
+                    len,
+                    copy,
+                });
+                come = room(come, len, mine.terms.size).expect(CHECKED);
+            }
+        }
+        let begin = shape.data() + buffer[1] * buffers + come;
         for out in &mine.outbound {
             let target = edges.of(out.target).filter(|_| is_far(out.target));
-            let slot = target.and_then(|target| target.slot(out.key));
-            let staging = slot.map(|(_, len)| {
+            let len = target.and_then(|target| match by_range {
+                true => Some(out.elements.reach()),
+                false => target.slot(out.key).map(|(_, len)| len),
+            });
+            let staging = len.map(|len| {
                 let at = shape.staging_buffer;
                 shape.staging_buffer = room(at, len, mine.terms.size).expect(CHECKED);
                 begin + at
@@ -184,12 +220,23 @@ impl Shape {
             },
             exposed: lane(&self.targets, Shape::exposed),
             done: lane(&self.origins, Shape::done),
-            slots: neighbour.inbound.iter().map(slot).collect(),
+            slots: match self.far_ranges(other) {
+                [] => neighbour.inbound.iter().map(slot).collect(),
+                ranges => ranges.iter().map(|range| (range.copy, None)).collect(),
+            },
             flip: self.flip(other),
             landing_flip: if self.double { self.landing_buffer } else { 0 },
             memory: self.data(),
             len: edges.mine.memory,
         }
+    }
+
+    /// In a window by range, what a far origin accesses.
+    pub(super) fn far_ranges(&self, origin: usize) -> &[FarRange] {
+        let all = &self.far_ranges;
+        let first = all.partition_point(|range| range.origin < origin);
+        let end = all.partition_point(|range| range.origin <= origin);
+        &all[first..end]
     }
 
     /// Whether some rank is far.

@@ -327,6 +327,7 @@ fn greet<D: Device>(
             base: rung.base(),
             bytes,
             signalled: Signalled::Bell,
+            updated: false,
             share: &|| rung.share(),
             keep: rung.clone(),
         };

@@ -144,7 +144,12 @@ impl<W: Wire> Agent<W> {
     /// The thread that serves an ear.
     pub(crate) fn hear_peers(&self, ear: usize) {
         let says = |why| self.say(Some(why));
-        self.ears()[ear].serve(&self.stop, &self.regions, &self.strays, says);
+        // Only the engine reads letters.
+        let reads = || {
+            self.look();
+            self.tell_listener();
+        };
+        self.ears()[ear].serve(&self.stop, (&self.regions, &self.strays), reads, says);
     }
 
     pub(crate) fn ears(&self) -> &[Ear<W>] {
@@ -156,6 +161,14 @@ impl<W: Wire> Agent<W> {
         match self.ears() {
             [] => vec![self.with(|engine| act(&mut engine.wire))],
             ears => ears.iter().map(|ear| ear.with(&mut act)).collect(),
+        }
+    }
+
+    /// Calls `act` with the first of these endpoints.
+    pub(crate) fn with_first_ear<T>(&self, act: impl FnOnce(&mut W) -> T) -> T {
+        match self.ears().first() {
+            None => self.with(|engine| act(&mut engine.wire)),
+            Some(ear) => ear.with(act),
         }
     }
 

@@ -145,6 +145,11 @@ impl<W: Wire> Doubt<W> {
         (region, offset, self.count_there.as_ptr().cast())
     }
 
+    /// The word that signals go to, once one was sent.
+    pub(super) fn signalled(&self) -> Option<(Arc<RemoteRegion<W>>, usize)> {
+        self.word.as_ref().map(|word| word.word.clone())
+    }
+
     /// Notes that the count is being read. Returns the memory that the read writes.
     pub(super) fn reads(&mut self, now: Instant, silence: Duration) -> Arc<AtomicU64> {
         let sent = self.sent;

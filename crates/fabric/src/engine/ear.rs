@@ -53,13 +53,13 @@ impl<W: Wire> Ear<W> {
         self.sleeper.wake();
     }
 
-    /// The loop of the ear's thread. Everything that arrives goes to `regions`. If the wire breaks, it calls `says`
-    /// with the reason.
+    /// The loop of the ear's thread. Everything that arrives goes to `regions`. It calls `reads` if letters
+    /// have come, and `says` with the reason if the wire breaks.
     pub(super) fn serve(
         &self,
         stop: &AtomicBool,
-        regions: &Regions,
-        strays: &Strays,
+        (regions, strays): (&Regions, &Strays),
+        reads: impl Fn(),
         says: impl FnOnce(String),
     ) {
         let (mut events, mut last) = (Vec::new(), Instant::now());
@@ -75,6 +75,9 @@ impl<W: Wire> Ear<W> {
                     Event::Notice(bits) => regions.hear(Notice::decode(bits)),
                     _ => strays.drops("something is over at an endpoint that sends nothing"),
                 }
+            }
+            if regions.has_letters() {
+                reads();
             }
             self.heard.fetch_add(came, Ordering::Relaxed);
             self.rounds.fetch_add(1, Ordering::SeqCst);

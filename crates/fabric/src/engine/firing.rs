@@ -8,6 +8,7 @@ use super::gather::{Lent, Source};
 use super::poisoning::Poisoning;
 use super::program::script;
 use super::queue::{Queue, Ring};
+use super::silence::Silence;
 use super::slab::Slab;
 use crate::wire::Wire;
 
@@ -35,8 +36,26 @@ pub(super) enum Progress {
         /// Where the next piece's bytes are, if the wire has refused it so far.
         source: Option<Source>,
     },
+    /// All pieces are delivered, and the peer is asked to update its elements: see [`converse`](super::converse).
+    Requesting {
+        /// The index of the request that is to be sent, or to be answered.
+        next: usize,
+        asked: Asked,
+    },
     /// Everything is posted, except perhaps the signal, which is held.
     Signalled,
+}
+
+/// Whether a request was sent.
+pub(super) enum Asked {
+    /// Not yet. Its bytes are there if the wire has refused it so far.
+    No(Option<Source>),
+    /// It waits for its answer.
+    Yes {
+        since: Silence,
+        /// The question whether the peer is there, if the answer has not come for long.
+        question: Option<Question>,
+    },
 }
 
 /// Whether a firing has failed.
@@ -70,7 +89,7 @@ impl Firing {
     pub(super) fn ring(&self) -> Ring {
         match self.progress {
             Progress::Posting { ring, .. } => ring,
-            Progress::Signalled => Ring::Whole,
+            Progress::Requesting { .. } | Progress::Signalled => Ring::Whole,
         }
     }
 
@@ -112,13 +131,18 @@ impl Firing {
     /// Whether nobody here waits for data of this firing. (If its signal has gone out, everything that it asked for has
     /// arrived.)
     pub(super) fn only_sends<W: Wire>(&self) -> bool {
-        self.has_signalled() || script::<W>(&self.program).asks == 0
+        let script = script::<W>(&self.program);
+        let fetches = script.requests.as_ref().is_some_and(|all| all.fetch);
+        self.has_signalled() || (script.asks == 0 && !fetches)
     }
 
     /// Whether it still has to ask for data.
     pub(super) fn is_to_ask<W: Wire>(&self) -> bool {
+        let script = script::<W>(&self.program);
+        let fetches = script.requests.as_ref().is_some_and(|all| all.fetch);
         match self.progress {
-            Progress::Posting { next, .. } => next < script::<W>(&self.program).asks,
+            Progress::Posting { next, .. } => next < script.asks || fetches,
+            Progress::Requesting { .. } => fetches,
             Progress::Signalled => false,
         }
     }

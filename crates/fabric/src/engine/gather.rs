@@ -158,6 +158,17 @@ impl Pool {
         })
     }
 
+    /// Lends a buffer for a letter of so many bytes, which the caller fills. `None` while so much is lent. `nothing`
+    /// says that the firing has nothing in progress.
+    pub(super) fn lend(&mut self, bytes: usize, nothing: bool) -> Option<Source> {
+        let mut buffer = self.buffer(bytes, nothing)?;
+        self.copied += bytes;
+        Some(Source {
+            address: buffer.room.as_mut_ptr().cast(),
+            lent: Some(Lent { buffer, to: None }),
+        })
+    }
+
     /// The memory at this end for a program's piece, in a firing with an `odd` number or not. If the piece is not
     /// contiguous here, it is a buffer. `None` if that is not possible in this turn, or while so much is lent.
     /// `nothing` says that the firing has nothing in progress.

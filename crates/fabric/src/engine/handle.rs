@@ -25,9 +25,13 @@ pub(crate) struct Handle<W: Wire> {
 // SAFETY: programs touch the sides that core gave them, between the look at the doorbell and the adds (see the engine).
 unsafe impl<W: Wire> NicQueue for Handle<W> {
     unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
+        let line = || match self.queue.back() {
+            0 => None,
+            back => self.agent.regions.mail_of(back),
+        };
         // SAFETY: the caller's promise.
         let script: Script<W> =
-            unsafe { Script::new(program, self.agent.limits, self.chained.is_none()) }?;
+            unsafe { Script::new(program, self.agent.limits, self.chained.is_none(), line) }?;
         if let Some(chained) = &self.chained {
             lock(chained).chain().fits(script.pieces.len())?;
         }

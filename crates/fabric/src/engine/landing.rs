@@ -5,7 +5,7 @@ use tidegate_hal::tell;
 
 use super::contact::{Load, Route};
 use super::departure::Stage;
-use super::firing::Flight;
+use super::firing::{Flight, Progress};
 use super::gather::Lent;
 use super::program::script;
 use super::state::Engine;
@@ -56,7 +56,9 @@ impl<W: Wire> Engine<W> {
         let peer = queue.peer;
         let route = Route { peer, rail };
         firing.lands(rail);
-        let in_parts = script::<W>(&firing.program).parts.is_some();
+        // These operations bring notices, so their ends say nothing about the peer.
+        let in_parts = script::<W>(&firing.program).parts.is_some()
+            || matches!(firing.progress, Progress::Requesting { .. });
         let contact = &mut self.peers.contact;
         if failed.is_some() || !(firing.has_signalled() || in_parts) {
             contact.answers(route);
@@ -92,6 +94,7 @@ impl<W: Wire> Engine<W> {
 
     /// Looks how long peers have been silent about operations that the wire has accepted.
     pub(super) fn await_answers(&mut self) {
+        self.await_letters();
         let queues = &self.queues.all;
         let operation = |peer, bytes| (Route::own(peer), Load::operation(bytes));
         let flights = self.flights.iter().filter_map(|flight| match flight {

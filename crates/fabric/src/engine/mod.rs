@@ -35,6 +35,9 @@
 //!
 //! If streams are not threads, long writes go by several endpoints, each with a thread of its own: see [`rail`].
 //!
+//! Updates of a peer's elements (accumulates, say) are [requests](request) to the peer's engine, which applies them
+//! with its processor and [answers](answer). The last request of a firing replaces the signal: see [`converse`].
+//!
 //! If the wire's hardware fires programs by itself, a queue has a [chain](crate::wire::chain) instead of firings, and a
 //! turn only watches: see [`chained`].
 //!
@@ -48,10 +51,12 @@
 //! has its endpoint open: see [`bequest`].
 
 pub(crate) mod agent;
+mod answer;
 mod ask;
 mod bequest;
 pub(crate) mod chained;
 mod contact;
+mod converse;
 mod departure;
 mod doubt;
 mod ear;
@@ -68,6 +73,7 @@ mod program;
 pub(crate) mod queue;
 mod queues;
 mod rail;
+mod request;
 mod rest;
 mod rows;
 pub(crate) mod silence;

@@ -27,7 +27,7 @@ impl Firing {
     fn next_piece<W: Wire>(&self) -> Option<&ScriptPiece<W>> {
         match self.progress {
             Progress::Posting { next, .. } => script::<W>(&self.program).pieces.get(next),
-            Progress::Signalled => None,
+            Progress::Requesting { .. } | Progress::Signalled => None,
         }
     }
 
@@ -47,7 +47,8 @@ impl Firing {
     /// Notes that its next piece is in progress. A put that is the last piece brings the signal, or the last part of
     /// it. Returns the buffer of the operation.
     fn posted<W: Wire>(&mut self) -> Option<Lent> {
-        let pieces = &script::<W>(&self.program).pieces;
+        let script = script::<W>(&self.program);
+        let pieces = &script.pieces;
         let Progress::Posting { next, source, .. } = &mut self.progress else {
             return None;
         };
@@ -55,7 +56,7 @@ impl Firing {
         let lent = source.take().and_then(|source| source.lent);
         self.under_way += 1;
         *next += 1;
-        if is_put && *next == pieces.len() {
+        if is_put && *next == pieces.len() && script.requests.is_none() {
             self.progress = Progress::Signalled;
         }
         lent
@@ -78,10 +79,13 @@ impl<W: Wire> Engine<W> {
         let (firing, queue) = self.queues.firing(index).expect("it is worked on");
         let (peer, script) = (queue.peer, script::<W>(&firing.program));
         let Progress::Posting { ring, next, source } = &firing.progress else {
-            return false;
+            return self.converse(index);
         };
         let is_whole = *ring == Ring::Whole;
         let Some(piece) = script.pieces.get(*next) else {
+            if script.requests.is_some() {
+                return self.begins_requests(index);
+            }
             // Post the signal alone when everything else is done.
             if firing.under_way == 0 && is_whole {
                 let notice = script.notice(firing.number);
@@ -95,7 +99,9 @@ impl<W: Wire> Engine<W> {
             }
             return false;
         };
-        let is_last = *next + 1 == script.pieces.len() && piece.direction == Direction::Put;
+        let is_last = *next + 1 == script.pieces.len()
+            && piece.direction == Direction::Put
+            && script.requests.is_none();
         let is_due = match *ring {
             Ring::Whole => true,
             Ring::Parts(parts) => !is_last && parts > u64::from(piece.stage),

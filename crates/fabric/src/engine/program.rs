@@ -4,13 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tidegate_hal::batch::Action;
-use tidegate_hal::nic::{Direction, Keep, NicError, Prepared, Program, RemotePtr, Transfer};
+use tidegate_hal::nic::{Direction, Keep, NicError, Prepared, Program, Transfer};
 use tidegate_host::for_each_run;
 
+use super::request::Requests;
 use super::rows::{self, PIECE, Row, SHORT};
 use crate::base::{MOST_RAILS, NAME};
+use crate::mail::{Mail, ROOM};
 use crate::notice::{Notice, numbered, one_of};
-use crate::remote::RemoteRegion;
+use crate::remote::{RemoteRegion, resolve};
 use crate::wire::{Limits, Op, Wire};
 
 /// Longer writes go by all rails. (A shorter write may take another queue's signal along; parts take none.)
@@ -72,7 +74,7 @@ impl<W: Wire> Clone for SignalWord<W> {
 
 /// A program, ready to be fired.
 pub(crate) struct Script<W: Wire> {
-    /// The last piece is a write, if there is one, because that brings the notice along.
+    /// The last piece is a write, if there is one, because that brings the notice along, unless there are requests.
     pub(crate) pieces: Vec<ScriptPiece<W>>,
     pub(super) rows: Vec<Row>,
     /// How many pieces there are up to the last one that asks for data; 0 if there is none. It is stored because each
@@ -80,14 +82,16 @@ pub(crate) struct Script<W: Wire> {
     pub(super) asks: usize,
     /// How many parts the signal has, if each piece brings a part: at least two.
     pub(super) parts: Option<usize>,
-    longest: u64,
-    signal: u64,
+    pub(super) longest: u64,
+    pub(super) signal: u64,
     /// What the word counts before the queue's first firing.
     pub(crate) first: u64,
     pub(crate) poison: u64,
     /// The word of the signal and of the poison.
     pub(crate) word: (Arc<RemoteRegion<W>>, usize),
-    _keep: Vec<Keep>,
+    /// The requests for the peer to update elements. They go after all pieces, and replace the signal.
+    pub(super) requests: Option<Requests<W>>,
+    pub(super) _keep: Vec<Keep>,
 }
 
 impl<W: Wire> Script<W> {
@@ -128,12 +132,9 @@ pub(crate) fn script<W: Wire>(prepared: &Prepared) -> &Script<W> {
         .expect("core arms what this NIC has prepared")
 }
 
-fn resolve<W: Wire>(place: &RemotePtr) -> Result<Arc<RemoteRegion<W>>, NicError> {
-    Arc::downcast(place.memory.0.clone())
-        .map_err(|_| NicError::BadKey("memory of another NIC".into()))
-}
-
 impl<W: Wire> Script<W> {
+    /// `line` finds this end's mail for the queue.
+    ///
     /// # Safety
     ///
     /// As for `NicQueue::prepare`.
@@ -141,6 +142,7 @@ impl<W: Wire> Script<W> {
         program: Program,
         limits: Limits,
         gathers: bool,
+        line: impl FnOnce() -> Option<(Arc<Mail>, usize)>,
     ) -> Result<Self, NicError> {
         let mut cut = Cut {
             most: if gathers {
@@ -152,17 +154,37 @@ impl<W: Wire> Script<W> {
             pieces: Vec::new(),
             rows: Vec::new(),
         };
+        let mut updates = Vec::new();
         for transfer in &program.transfers {
-            // SAFETY: the caller's promise.
-            unsafe { cut.transfer(transfer) }?;
+            if transfer.action == Action::Copy {
+                // SAFETY: the caller's promise.
+                unsafe { cut.transfer(transfer) }?;
+            } else {
+                updates.push(transfer);
+            }
         }
         let Cut {
             mut pieces, rows, ..
         } = cut;
         let writes = |piece: &ScriptPiece<W>| piece.direction == Direction::Put;
         let mut parts = None;
+        let requests = match &updates[..] {
+            [] => None,
+            _ if !gathers => {
+                return Err(NicError::Unsupported {
+                    nic: NAME,
+                    what: "updates of another node's memory by hardware (with TIDEGATE_ENGINE=software, its agent makes them)".into(),
+                });
+            }
+            updates => {
+                let word_in = resolve::<W>(&program.signal.word)?;
+                let offset = program.signal.word.offset;
+                // SAFETY: the caller's promise.
+                Some(unsafe { Requests::new(updates, (&word_in, offset), line) }?)
+            }
+        };
         // Hardware makes whole signals by itself.
-        if gathers && pieces.iter().all(writes) {
+        if gathers && requests.is_none() && pieces.iter().all(writes) {
             // It is worth more that all pieces bring parts than that they are cut into stripes.
             if striped(&pieces) <= Notice::PARTS {
                 pieces = stripes(pieces);
@@ -196,6 +218,7 @@ impl<W: Wire> Script<W> {
             .encode()
         };
         let longest = pieces.iter().map(|piece| piece.bytes as u64).max();
+        let longest = longest.max(requests.as_ref().map(|_| ROOM as u64));
         Ok(Script {
             asks: asks(&pieces),
             longest: longest.unwrap_or(0),
@@ -206,6 +229,7 @@ impl<W: Wire> Script<W> {
             first: program.signal.first,
             poison: notice(true)?,
             word: (word_in.clone(), word.offset),
+            requests,
             _keep: program.keep,
         })
     }
@@ -310,12 +334,6 @@ impl<W: Wire> Cut<W> {
     ///
     /// As for `NicQueue::prepare`, for the transfer.
     unsafe fn transfer(&mut self, transfer: &Transfer) -> Result<(), NicError> {
-        if transfer.action != Action::Copy {
-            return Err(NicError::Unsupported {
-                nic: NAME,
-                what: "arithmetic on memory of another node (put to a range of this origin's own, and add there by a kernel)".into(),
-            });
-        }
         let remote = resolve::<W>(&transfer.remote.base)?;
         let size = transfer.size as isize;
         let (local, there) = (&transfer.local, &transfer.remote);

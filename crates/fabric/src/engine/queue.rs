@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_hal::armed::Armed;
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::{NicError, Prepared, QueueConfig};
+use tidegate_hal::nic::{Keep, NicError, Prepared, QueueConfig};
 use tidegate_hal::slots::{Member, TriggerSlots};
 use tidegate_words::{Bell, Word};
 
@@ -88,6 +88,16 @@ impl Queue {
         self.departure.stage()
     }
 
+    /// The address of the word of this rank that the peer's queue signals, or 0.
+    pub(crate) fn back(&self) -> usize {
+        self.config.back.0.addr()
+    }
+
+    /// Keeps what the queue keeps.
+    pub(crate) fn keep(&self) -> Keep {
+        self.config.keep.clone()
+    }
+
     fn doorbell(&self) -> u64 {
         // SAFETY: `Nic::queue` promises live words for as long as `config.keep`, which this holds.
         unsafe { word(self.config.doorbell) }.load()
@@ -151,6 +161,11 @@ impl Queue {
     /// How many programs were armed, and how many of them are through.
     pub(crate) fn counts(&self) -> (u64, u64) {
         self.slots.counts(self.member)
+    }
+
+    /// Whether its programs take these trigger slots.
+    pub(crate) fn shares(&self, slots: &Arc<TriggerSlots>) -> bool {
+        Arc::ptr_eq(&self.slots, slots)
     }
 
     /// How many of its programs are armed.

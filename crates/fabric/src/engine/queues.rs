@@ -2,11 +2,16 @@
 
 use std::sync::{Arc, Mutex};
 
+use tidegate_hal::nic::Prepared;
+use tidegate_hal::slots::TriggerSlots;
+
 use super::chained::Chained;
 use super::doubt::Doubt;
 use super::firing::{Fate, Firing};
 use super::queue::Queue;
 use super::slab::Slab;
+use crate::mail::Zeroed;
+use crate::remote::RemoteRegion;
 use crate::wire::Wire;
 
 /// A queue, and its state.
@@ -16,6 +21,25 @@ pub(super) struct Agenda<W: Wire> {
     pub(super) doubt: Doubt<W>,
     /// Whether it is in the list of ready queues.
     pub(super) is_ready: bool,
+    /// How many requests were sent.
+    pub(super) requested: u64,
+    /// The answers to the peer's requests, once one has come.
+    pub(super) answers: Option<Answers<W>>,
+}
+
+/// The queue of the answers to a peer's requests, and its memory: see [`answer`](super::answer).
+pub(super) struct Answers<W: Wire> {
+    pub(super) queue: Arc<Queue>,
+    /// Its number in the engine.
+    pub(super) number: usize,
+    pub(super) memory: Arc<Zeroed>,
+    /// The peer's mail, and there: the notice of the word, its offset, and that of the room.
+    pub(super) to: Arc<RemoteRegion<W>>,
+    pub(super) place: (u64, usize, usize),
+    /// How many requests were applied.
+    pub(super) served: u64,
+    /// The program for answers of so many bytes.
+    pub(super) program: Option<(usize, Arc<[Prepared]>)>,
 }
 
 /// The state of a queue.
@@ -44,6 +68,8 @@ impl<W: Wire> Agenda<W> {
             }),
             doubt: Doubt::new(),
             is_ready: false,
+            requested: 0,
+            answers: None,
         }
     }
 
@@ -123,10 +149,12 @@ impl<W: Wire> Queues<W> {
         }
     }
 
-    pub(super) fn add(&mut self, agenda: Agenda<W>) {
+    /// Adds a queue, and returns its number.
+    pub(super) fn add(&mut self, agenda: Agenda<W>) -> usize {
         let is_chained = agenda.chained().is_some();
         let number = self.all.add(agenda);
         self.chains.extend(is_chained.then_some(number));
+        number
     }
 
     /// A queue that has a firing, or something else that keeps it.
@@ -199,12 +227,14 @@ impl<W: Wire> Queues<W> {
     }
 
     /// How many programs are armed by queues with a stranded firing.
-    pub(super) fn armed_in_vain(&self) -> usize {
+    pub(super) fn armed_in_vain(&self, slots: &Arc<TriggerSlots>) -> usize {
         if self.stranded == 0 {
             return 0;
         }
         let is_stranded = |one: &&Agenda<W>| one.firing().is_some_and(|one| one.is_stranded);
+        // Queues of answers are not armed by the host, and count elsewhere.
         let stranded = self.all.iter().filter(is_stranded);
+        let stranded = stranded.filter(|one| one.queue.shares(slots));
         stranded.map(|one| one.queue.armed_now()).sum::<u64>() as usize
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_hal::nic::Prepared;
@@ -29,6 +30,8 @@ pub(crate) struct Engine<W: Wire> {
     pub(super) strays: Arc<Strays>,
     /// Trigger slots, for all queues.
     pub(super) slots: Arc<TriggerSlots>,
+    /// Trigger slots for answers: see [`answer`](super::answer).
+    pub(super) answer_slots: Arc<TriggerSlots>,
     /// The buffers of operations that gather or scatter.
     pub(super) pool: Pool,
 
@@ -38,6 +41,8 @@ pub(crate) struct Engine<W: Wire> {
     pub(super) flights: Flights<W>,
     /// The poisonings that are to be sent.
     pub(super) poisonings: VecDeque<Poisoning<W>>,
+    /// What is to be carried out when the answers of this turn have been posted.
+    pub(super) served: Vec<u64>,
 
     // How it ends.
     /// Why the wire can no longer be used, until that has been reported.
@@ -75,11 +80,13 @@ impl<W: Wire> Engine<W> {
             rails: Vec::new(),
             strays,
             slots,
+            answer_slots: Arc::new(TriggerSlots::new(usize::MAX)),
             pool: Pool::new(),
             peers: Peers::new(silence),
             queues: Queues::new(),
             flights: Flights::new(),
             poisonings: VecDeque::new(),
+            served: Vec::new(),
             failure: None,
             wreck: None,
             ended: Default::default(),
@@ -112,13 +119,19 @@ impl<W: Wire> Engine<W> {
         armed.saturating_sub(if armed == 0 {
             0
         } else {
-            self.queues.armed_in_vain()
+            self.queues.armed_in_vain(&self.slots)
         })
     }
 
     /// Removes a queue that has come to its end.
     pub(super) fn end(&mut self, index: usize) {
-        self.ended.0.extend(self.queues.all.take(index));
+        let agenda = self.queues.all.take(index);
+        // Nobody asks any more, so the last answer ends the queue of the answers, too.
+        if let Some(answers) = agenda.as_ref().and_then(|one| one.answers.as_ref()) {
+            answers.queue.closed.store(true, Ordering::Release);
+            self.queues.make_ready(answers.number);
+        }
+        self.ended.0.extend(agenda);
     }
 
     /// Notes that the wire has accepted something towards a peer.

@@ -31,6 +31,9 @@ impl<W: Wire> Engine<W> {
     pub(super) fn turn(&mut self, regions: &Regions, look: bool) {
         self.full = false;
         self.pool.turn();
+        if regions.has_letters() {
+            self.read_letters(regions);
+        }
         let mut stalled = std::mem::take(&mut self.queues.stalled);
         if !stalled.is_empty() {
             // A different queue comes first each time, because it may use up all that a turn copies.
@@ -46,6 +49,7 @@ impl<W: Wire> Engine<W> {
             self.look_at_doorbells();
             let before = self.heard;
             self.go_on();
+            self.end_served(regions);
             // But if much was copied, events have waited for as long.
             if self.heard != before && !self.pool.is_spent() {
                 return;
@@ -65,6 +69,7 @@ impl<W: Wire> Engine<W> {
         }
         self.ask_again();
         self.go_on();
+        self.end_served(regions);
     }
 
     /// Looks at the queues that hardware fires.
@@ -164,6 +169,9 @@ impl<W: Wire> Engine<W> {
             }
         }
         self.events = events;
+        if regions.has_letters() {
+            self.read_letters(regions);
+        }
         for (cookie, why) in unsent {
             self.unsent(cookie, &why);
         }

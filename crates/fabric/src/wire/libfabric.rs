@@ -495,6 +495,10 @@ unsafe impl Wire for FabricWire {
         broken
     }
 
+    fn fires(&self) -> bool {
+        self.signals.is_some()
+    }
+
     fn chain(
         &mut self,
         peer: usize,

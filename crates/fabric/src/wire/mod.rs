@@ -124,6 +124,11 @@ pub unsafe trait Wire: Send + 'static {
     /// Whether a [`Sleeper`] would wake for everything that has not been polled yet.
     fn may_sleep(&mut self) -> bool;
 
+    /// Whether hardware fires programs by itself, so that [`chain`](Self::chain) makes queues.
+    fn fires(&self) -> bool {
+        false
+    }
+
     /// Makes a queue towards a peer that hardware fires, for up to `budget` programs at a time. `None` if the software
     /// engine must fire.
     ///

@@ -158,6 +158,7 @@ impl Rig {
             doorbell: at(DOORBELL),
             sent: at(SENT),
             sent_bell: at(BELL),
+            back: at(SIGNAL),
             keep: block.clone(),
         };
         let share = || block.share();
@@ -170,6 +171,7 @@ impl Rig {
                 base: block.base(),
                 bytes,
                 signalled,
+                updated: size == BYTES,
                 share: &share,
                 keep: block.clone(),
             };
@@ -226,6 +228,7 @@ impl Rig {
                 count: self.block.bytes() / 8,
                 step: 8,
             },
+            updated: false,
             share: &share,
             keep: self.block.clone(),
         };
@@ -365,6 +368,7 @@ impl Rig {
             doorbell: self.at(DOORBELL + OTHER),
             sent: self.at(SENT + OTHER),
             sent_bell: self.at(BELL),
+            back: self.at(SIGNAL + OTHER),
             keep: self.block.clone(),
         };
         // SAFETY: these words are zeroed, too, and kept.
@@ -385,6 +389,7 @@ impl Rig {
             doorbell: words.base(),
             sent: words.base().byte_add(SENT),
             sent_bell: self.at(BELL),
+            back: Ptr::NULL,
             keep: words.clone(),
         };
         // SAFETY: the words are zeroed, and kept, and so is the bell.

@@ -3,7 +3,7 @@
 use tidegate_hal::batch::QUANTUM;
 
 use super::*;
-use crate::window::Buffers;
+use crate::window::{Buffers, exchange};
 
 /// Two ranks. Rank 0's NIC is behind `gate`, and all data that goes through NICs is staged.
 fn staged<R: Send>(gate: &Gate, program: impl Fn(World<Host>) -> R + Sync) -> Vec<R> {
@@ -155,7 +155,7 @@ fn staged_puts_of_any_shape_arrive() {
         let counted: Vec<_> = (0..LEN as u64).collect();
         let src = Region::from_slice(&world, &counted).unwrap();
         let src = src.on(&s).unwrap();
-        let every_second = Layout::strided(0, &[(8, 2)]).unwrap();
+        let every_second = Layout::<Host>::strided(0, &[(8, 2)]).unwrap();
         let picked = [9, 4, 0, 15].map(|index| index as u32);
         let picked = Layout::indexed(&world, &picked).unwrap();
         let mut seen = Vec::new();
@@ -189,4 +189,124 @@ fn staged_puts_of_any_shape_arrive() {
             assert_eq!(picked, [12, 13, 14, 15], "turn {turn}");
         }
     }
+}
+
+/// Three ranks put to ranges of each other, near (0 and 1) and far. The ranges are put in part, and their owner changes
+/// them between the epochs. `times` epochs are enqueued one by one, or as replays of a recorded one.
+fn by_range(recorded: bool) -> Vec<Vec<u64>> {
+    const EACH: usize = 5;
+    const TIMES: usize = 3;
+    let nic = |rank: usize| {
+        let far: &[usize] = [&[2][..], &[2], &[0, 1]][rank];
+        WorldOptions::new()
+            .nic(Loopback::default())
+            .route(Route::NicTo(far.into()))
+            .staged()
+    };
+    World::local_with(3, nic, |world: World<Host>| {
+        crate::stream!(let mut s = world.stream().unwrap());
+        let me = world.rank();
+        let mut window = RangeWindow::<u64>::new("w", 4 * EACH);
+        let to: Vec<_> = (0..3)
+            .map(|rank| window.range_to(rank, me * EACH..(me + 1) * EACH))
+            .collect();
+        // An empty range is a signal without data.
+        window.range_to((me + 1) % 3, 0..0);
+        let (mut inbox, outbox) = window.open(&s).unwrap();
+        let here = inbox.host_mut(&s).unwrap();
+        here.iter_mut().zip(0..).for_each(|(x, at)| *x = 1000 + at);
+        let src = Region::from_slice(&world, &[me as u64 + 1; 2]).unwrap();
+        let lent = (inbox, outbox, src.on(&s).unwrap());
+        fn step<'s>(
+            s: &Stream<'s, Host>,
+            to: &[Out<u64>],
+            (mut inbox, outbox, mut src): Lent<'s>,
+        ) -> Result<Lent<'s>> {
+            s.launch(|x: &mut [u64]| x[0] += 10, inbox.memory_mut())?;
+            let mut epoch = outbox.start();
+            for to in to {
+                epoch.put(&src, to.at(1))?;
+                epoch.put(src.slice(0..1)?, to.at(4))?;
+            }
+            let (mut inbox, outbox) = exchange(s, inbox, epoch)?;
+            // What was not put is as the owner has left it, and the owner may change what was put.
+            s.launch(|x: &mut [u64]| x[5] += 1, inbox.memory_mut())?;
+            s.launch(
+                |x: &mut [u64]| x.iter_mut().for_each(|x| *x += 100),
+                &mut src,
+            )?;
+            Ok((inbox, outbox, src))
+        }
+        let mut lent = lent;
+        if recorded {
+            let (graph, all) = s.capture(lent, |s, lent| step(s, &to, lent)).unwrap();
+            lent = graph.replay(&s, all, TIMES).unwrap();
+        } else {
+            for _ in 0..TIMES {
+                lent = step(&s, &to, lent).unwrap();
+            }
+        }
+        lent.0.host_mut(&s).unwrap().to_vec()
+    })
+}
+
+type Lent<'s> = (
+    Inbox<'s, u64, Host, ByRange>,
+    Outbox<'s, u64, Host, ByRange>,
+    On1<'s>,
+);
+
+#[test]
+fn ranges_of_far_origins_are_copied_there_and_back() {
+    let mut expected: Vec<u64> = (1000..1020).collect();
+    for origin in 0..3 {
+        let (first, last) = (5 * origin, origin as u64 + 1 + 200);
+        expected[first + 1] = last;
+        expected[first + 2] = last;
+        expected[first + 4] = last;
+    }
+    expected[0] += 30;
+    expected[5] += 3;
+    for recorded in [false, true] {
+        assert_eq!(by_range(recorded), vec![expected.clone(); 3], "{recorded}");
+    }
+}
+
+/// What staged memory cannot do is refused, on all ranks where that is known to all.
+#[test]
+fn staged_ranges_are_only_put() {
+    let open = |gate: &Gate, layout: bool| {
+        staged(gate, move |world| {
+            crate::stream!(let s = world.stream().unwrap());
+            let mut window = RangeWindow::<u64>::new("w", 8);
+            let to = match layout {
+                true => {
+                    let every_second = Layout::<Host>::strided(0, &[(4, 2)]).unwrap();
+                    window.layout_to(1 - world.rank(), &every_second)
+                }
+                false => window.range_to(1 - world.rank(), 0..8),
+            };
+            let (inbox, outbox) = match window.open(&s) {
+                Ok(halves) => halves,
+                Err(error) => return error.to_string(),
+            };
+            let exposed = inbox.post(&s).unwrap();
+            let mut got = Region::<u64, _>::zeroed(&world, 8).unwrap().on(&s).unwrap();
+            let mut epoch = outbox.start();
+            epoch.get(&mut got, to).unwrap();
+            let refused = epoch.complete(&s).unwrap_err().to_string();
+            drop(exposed);
+            refused
+        })
+    };
+    let gate = Gate::opened();
+    for refused in open(&gate, true) {
+        assert!(refused.contains("only slots and ranges"), "{refused}");
+    }
+    // Either rank may hear of the other's refusal first.
+    let refused = open(&gate, false);
+    assert!(
+        refused.iter().any(|each| each.contains("only puts")),
+        "{refused:?}"
+    );
 }

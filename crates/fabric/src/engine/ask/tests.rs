@@ -54,6 +54,7 @@ impl Still {
                 base: block.base(),
                 bytes: BYTES,
                 signalled,
+                updated: false,
                 share: &share,
                 keep: block.clone(),
             };
@@ -64,6 +65,7 @@ impl Still {
             doorbell: block.base().byte_add(DOORBELL),
             sent: block.base().byte_add(SENT),
             sent_bell: block.base(),
+            back: tidegate_hal::memory::Ptr::NULL,
             keep: block.clone(),
         };
         let departure = nic.agent.departure(0);

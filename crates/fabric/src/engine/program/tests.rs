@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tidegate_hal::batch::{Shape, Side};
 use tidegate_hal::memory::Ptr;
-use tidegate_hal::nic::{RemoteMemory, RemoteSide};
+use tidegate_hal::nic::{RemoteMemory, RemotePtr, RemoteSide};
 
 use super::*;
 use crate::engine::gather::{LENT, Pool, Source};
@@ -43,6 +43,7 @@ impl Pair {
                 number: 0,
                 remote,
                 rails: Vec::new(),
+                mail: None,
             })),
         }
     }
@@ -90,6 +91,7 @@ impl Pair {
             first: 0,
             poison: 0,
             word: (resolve(&transfer.remote.base).unwrap(), 0),
+            requests: None,
             _keep: Vec::new(),
         }))
     }
@@ -395,6 +397,7 @@ fn cut(puts: usize, bytes: usize, rails: usize) -> Vec<ScriptPiece<MemoryWire>> 
         number: 0,
         remote: remote.remote.clone(),
         rails: vec![remote.remote.clone(); rails - 1],
+        mail: None,
     };
     let more = Arc::new(more);
     let piece = |index: usize, bytes| ScriptPiece {
