@@ -29,6 +29,7 @@
 //! sends, is silent for too long, or does not read. Callers that do not prove that they belong to the job are logged
 //! and refused. If a rank is lost before the job runs, the rendezvous ends for all ranks, with the reason.
 
+use tidegate_hal::ids::TeamId;
 use tidegate_hal::tell;
 
 use crate::handshake::{Caller, PATIENCE};
@@ -37,7 +38,7 @@ use crate::ready::Crowd;
 use crate::secret::{Key, random};
 use crate::teams::Teams;
 use crate::wire::{DoorName, Message, NodeId};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -93,6 +94,9 @@ pub(crate) struct Hub {
     /// Ranks that have left, and when the others are told.
     leaving: Vec<Option<Instant>>,
     teams: Teams,
+    gathered: HashMap<TeamId, Gathered>,
+    /// Ranks that have left, of which the others have still to be told.
+    departed: Vec<u32>,
     /// The messages for rank 0.
     pub(crate) own: VecDeque<Message>,
     /// Frames and bytes queued since the last flush.
@@ -136,6 +140,8 @@ impl Hub {
             gone: vec![false; size],
             leaving: vec![None; size],
             teams: Teams::new(size),
+            gathered: HashMap::new(),
+            departed: Vec::new(),
             own: VecDeque::new(),
             load: (0, 0),
             #[cfg(test)]
@@ -226,14 +232,27 @@ impl Hub {
         self.broadcast(usize::MAX, &Message::Abort { reason });
     }
 
-    /// Tells the others that a rank has left, if it has.
+    /// Notes that the others are to be told that a rank has left, if it has.
     pub(crate) fn depart(&mut self, rank: usize) {
         if self.leaving[rank].take().is_some() {
             self.gone[rank] = true;
             // The next flush closes its connection.
             self.unsent.push(rank);
-            self.broadcast(rank, &Message::Left { rank: rank as u32 });
-            self.ends_calls(rank, "it has left the job");
+            self.departed.push(rank as u32);
+        }
+    }
+
+    /// Tells the others which ranks have left. One message tells of all that have left in one turn, since at the end of
+    /// a job all leave.
+    fn tell_departed(&mut self) {
+        let ranks = std::mem::take(&mut self.departed);
+        if ranks.is_empty() {
+            return;
+        }
+        let gone = ranks.clone();
+        self.broadcast(usize::MAX, &Message::Left { ranks });
+        for rank in gone {
+            self.ends_calls(rank as usize, "it has left the job");
         }
     }
 
@@ -364,6 +383,7 @@ impl Hub {
                 self.depart(rank);
             }
         }
+        self.tell_departed();
         self.callers.retain(|caller| {
             let patient = now < caller.since + PATIENCE;
             if !patient {
@@ -405,6 +425,9 @@ fn number_nodes(joined: &[Option<NodeId>]) -> Vec<u32> {
 
 mod callers;
 mod calls;
+mod gathered;
 mod links;
+
+use gathered::Gathered;
 #[cfg(test)]
 pub(crate) mod tests;

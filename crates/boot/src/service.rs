@@ -29,7 +29,7 @@ use crate::link::{Body, Link};
 use crate::mail::Mail;
 use crate::node::{Node, NodeToken};
 use crate::shared::{RankPhase, RankShared, ServiceRequest};
-use crate::wire::Message;
+use crate::wire::{Message, Said};
 use rustix::event::PollFlags;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -343,8 +343,10 @@ impl Service {
                     self.tell_hub(Message::Beat);
                 }
             }
-            Message::Said { rank, round, bytes } => {
-                self.receive(rank, round, |mail, rank| mail.said(rank, round, bytes))
+            Message::Said { round, said } => {
+                for Said { rank, bytes } in said {
+                    self.receive(rank, round, |mail, rank| mail.said(rank, round, bytes));
+                }
             }
             Message::Letter {
                 rank,
@@ -383,8 +385,8 @@ impl Service {
                 }
                 None => {}
             },
-            Message::Left { rank } => {
-                if let Some(rank) = known(rank) {
+            Message::Left { ranks } => {
+                for rank in ranks.into_iter().filter_map(known) {
                     self.peer_ended(rank, None);
                 }
             }

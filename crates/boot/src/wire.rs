@@ -53,13 +53,8 @@ pub(crate) enum Message {
         #[serde(with = "bytes")]
         bytes: Vec<u8>,
     },
-    /// From the hub: what a rank tells all others.
-    Said {
-        rank: u32,
-        round: u64,
-        #[serde(with = "bytes")]
-        bytes: Vec<u8>,
-    },
+    /// From the hub: what some ranks tell all others.
+    Said { round: u64, said: Vec<Said> },
     /// To the hub with the receiver, from the hub with the sender.
     Letter {
         rank: u32,
@@ -103,8 +98,8 @@ pub(crate) enum Message {
         reason: String,
         first: Option<u32>,
     },
-    /// From the hub.
-    Left { rank: u32 },
+    /// From the hub: these ranks have left.
+    Left { ranks: Vec<u32> },
     /// To the hub: this rank leaves in good order.
     Leave,
     /// To the hub: this rank fails, and can still say so. If it fails because of another rank, `first` is that one.
@@ -121,6 +116,14 @@ impl Founders {
     pub(crate) fn are_too_long(&self) -> bool {
         self.name.len() > MAX_LABEL || self.ranks.len() > MAX_RANKS
     }
+}
+
+/// What a rank tells all others in an exchange.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Said {
+    pub(crate) rank: u32,
+    #[serde(with = "bytes")]
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Bytes that are no message.
@@ -148,6 +151,7 @@ impl Message {
                 ..
             } if reason.len() > MAX_REASON => Some("a reason is too long"),
             Message::Start { nodes: ranks, .. }
+            | Message::Left { ranks }
             | Message::Notify {
                 to: Some(ranks), ..
             } if ranks.len() > MAX_RANKS => Some("a list of ranks is too long"),
@@ -175,11 +179,15 @@ impl Message {
             } if calls.iter().any(|(_, call)| call.label.len() > MAX_LABEL) => {
                 Some("a label is too long")
             }
+            Message::Said { said, .. }
+                if said.iter().any(|said| said.bytes.len() > Packet::MAX_BYTES) =>
+            {
+                Some("a packet is too long")
+            }
             Message::Letter { handles, .. } if usize::from(*handles) > Packet::MAX_HANDLES => {
                 Some("too many handles")
             }
             Message::Exchange { bytes, .. }
-            | Message::Said { bytes, .. }
             | Message::Letter { bytes, .. }
             | Message::Notify { bytes, .. }
                 if bytes.len() > Packet::MAX_BYTES =>
@@ -270,11 +278,15 @@ pub(crate) mod tests {
                     bytes,
                 }
             }),
-            (any::<u32>(), any::<u64>(), bytes()).prop_map(|(rank, round, bytes)| Message::Said {
-                rank,
-                round,
-                bytes
-            }),
+            (
+                any::<u64>(),
+                prop::collection::vec((any::<u32>(), bytes()), 0..5)
+            )
+                .prop_map(|(round, said)| {
+                    let said = said.into_iter().map(|(rank, bytes)| Said { rank, bytes });
+                    let said = said.collect();
+                    Message::Said { round, said }
+                }),
             (
                 any::<u32>(),
                 any::<u64>(),
@@ -305,7 +317,7 @@ pub(crate) mod tests {
                     first,
                 }
             }),
-            any::<u32>().prop_map(|rank| Message::Left { rank }),
+            ranks().prop_map(|ranks| Message::Left { ranks }),
             Just(Message::Leave),
             ("\\PC{0,40}", ranks()).prop_map(|(name, ranks)| Message::Found {
                 founders: Founders { name, ranks }

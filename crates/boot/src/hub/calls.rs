@@ -1,10 +1,12 @@
 //! Collective calls: what the hub passes on, and what it decides.
 
 use super::Hub;
+use super::gathered::Gathered;
 use crate::link::Body;
-use crate::rounds::{Call, Came, Kind, Members, OutOfOrder, Outcome, Vote};
+use crate::rounds::{Call, Came, Kind, Members, OutOfOrder, Outcome, Vote, team_of};
 use crate::teams::{Ended, Founded};
-use crate::wire::Message;
+use crate::wire::{Message, Said};
+use tidegate_hal::ids::TeamId;
 
 impl Hub {
     /// Handles what a rank says about its collective call.
@@ -51,7 +53,13 @@ impl Hub {
                 let rounds = self.teams.of(from, round)?;
                 let members = rounds.members().clone();
                 if let Came::Counted(outcome) = rounds.come(from, round, call, Vote::default())? {
-                    self.tell(&members, from, &Message::Said { rank, round, bytes });
+                    let team = team_of(round).unwrap_or(TeamId::WORLD);
+                    let gathered = self.gathered.entry(team).or_default();
+                    if gathered.has_much(bytes.len()) {
+                        self.tell_gathered(&members, team, round);
+                    }
+                    let gathered = self.gathered.entry(team).or_default();
+                    gathered.add(Said { rank, bytes });
                     self.tell_outcome(&members, round, outcome);
                 }
             }
@@ -97,9 +105,27 @@ impl Hub {
     }
 
     fn tell_outcome(&mut self, members: &Members, round: u64, outcome: Option<Outcome>) {
-        if let Some(outcome) = outcome {
-            self.tell(members, usize::MAX, &Message::Decided { round, outcome });
+        let Some(outcome) = outcome else {
+            return;
+        };
+        if let Some(team) = team_of(round) {
+            self.tell_gathered(members, team, round);
         }
+        self.tell(members, usize::MAX, &Message::Decided { round, outcome });
+    }
+
+    /// Tells the members what was gathered in an exchange.
+    fn tell_gathered(&mut self, members: &Members, team: TeamId, round: u64) {
+        let Some(said) = self.gathered.remove(&team).map(Gathered::take) else {
+            return;
+        };
+        // A rank knows what it says itself. That matters if it is long, and then it is alone.
+        let except = match &said[..] {
+            [] => return,
+            [one] => one.rank as usize,
+            _ => usize::MAX,
+        };
+        self.tell(members, except, &Message::Said { round, said });
     }
 
     /// Sends a message to these ranks, `except` for one.

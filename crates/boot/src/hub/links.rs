@@ -170,6 +170,7 @@ impl Hub {
 
     /// Sends what can be sent, and closes connections that are not needed any more. A new turn begins.
     pub(crate) fn flush(&mut self) {
+        self.tell_departed();
         #[cfg(test)]
         self.flushed.push(self.load);
         self.load = (0, 0);

@@ -97,8 +97,8 @@ fn a_departure_is_told_after_a_while_or_when_the_connection_ends() {
     assert!(hub.next_tick().is_some_and(|at| at > begun));
     hub.tick(Instant::now() + HOLD);
     hub.flush();
-    assert_eq!(hear(&mut ranks[1]), Message::Left { rank: 1 });
-    assert_eq!(hub.own, [Message::Left { rank: 1 }]);
+    assert_eq!(hear(&mut ranks[1]), Message::Left { ranks: vec![1] });
+    assert_eq!(hub.own, [Message::Left { ranks: vec![1] }]);
     assert!(hub.links[1].is_none());
     // Rank 2's process ends.
     say(&mut ranks[1], &Message::Leave);
@@ -112,7 +112,10 @@ fn a_departure_is_told_after_a_while_or_when_the_connection_ends() {
     let heard = [hear(&mut ranks[1]), hear(&mut ranks[1])];
     assert_eq!(
         heard,
-        [Message::Left { rank: 1 }, Message::Left { rank: 2 }]
+        [
+            Message::Left { ranks: vec![1] },
+            Message::Left { ranks: vec![2] }
+        ]
     );
     assert_eq!(hub.others(), [3]);
 }
@@ -142,7 +145,7 @@ fn the_others_hear_that_rank_0_fails_after_it_has_left() {
     hub.flush();
     hub.hang_up();
     for rank in &mut ranks {
-        assert_eq!(hear(rank), Message::Left { rank: 0 });
+        assert_eq!(hear(rank), Message::Left { ranks: vec![0] });
         assert_eq!(hear(rank), lost(0));
         let end = loop {
             if let Err(end) = rank.fill() {
@@ -344,6 +347,80 @@ fn letters_go_to_their_receivers_and_the_decision_to_all() {
     assert_eq!(to_3[1], agreed(0));
 }
 
+fn says(round: u64, bytes: Vec<u8>) -> Message {
+    let label = "telling all".into();
+    Message::Exchange {
+        round,
+        label,
+        bytes,
+    }
+}
+
+/// What ranks say in an exchange goes to all in few messages, but what is long goes at once, and not back to its rank.
+#[test]
+fn an_exchange_is_told_in_few_messages() {
+    let (mut hub, mut ranks) = running(SIZE);
+    let long = vec![9; 60 << 10];
+    for (round, said) in [
+        (0, [1, 2, 3, 4].map(|n| vec![n; n as usize])),
+        (1, [0; 4].map(|_| long.clone())),
+    ] {
+        for rank in [2, 3, 1] {
+            say(&mut ranks[rank - 1], &says(round, said[rank].clone()));
+            read(&mut hub, rank);
+        }
+        hub.receive(0, says(round, said[0].clone()));
+        // Rank 1 reads meanwhile, since the kernel takes only so much.
+        let mut heard = Vec::new();
+        while !matches!(heard.last(), Some(Message::Decided { .. })) {
+            hub.flush();
+            ranks[0].fill().unwrap();
+            heard.extend(ranks[0].next().unwrap());
+        }
+        assert_eq!(heard.pop(), Some(agreed(round)));
+        let parts = heard.into_iter().map(|message| match message {
+            Message::Said { round: of, said } if of == round => said,
+            other => panic!("{other:?}"),
+        });
+        let parts: Vec<_> = parts.collect();
+        assert_eq!(parts.len(), if round == 0 { 1 } else { 3 });
+        let came = parts.into_iter().flatten().map(|one| (one.rank, one.bytes));
+        let mut came: Vec<_> = came.collect();
+        came.sort();
+        let all = said
+            .into_iter()
+            .enumerate()
+            .map(|(rank, bytes)| (rank as u32, bytes));
+        assert!(
+            came.into_iter()
+                .eq(all.filter(|(rank, _)| round == 0 || *rank != 1))
+        );
+        for rank in [2, 3] {
+            let is_end = |message: &Message| *message == agreed(round);
+            while !is_end(&hear(&mut ranks[rank - 1])) {
+                hub.flush();
+            }
+        }
+    }
+}
+
+/// At the end of a job all ranks leave.
+#[test]
+fn ranks_that_leave_in_one_turn_are_told_in_one_message() {
+    let (mut hub, mut ranks) = running(SIZE);
+    for rank in [1, 2] {
+        say(&mut ranks[rank - 1], &Message::Leave);
+        read(&mut hub, rank);
+    }
+    hub.tick(Instant::now() + HOLD);
+    hub.flush();
+    assert_eq!(hear(&mut ranks[2]), Message::Left { ranks: vec![1, 2] });
+    assert_eq!(hub.own, [Message::Left { ranks: vec![1, 2] }]);
+    // A call to which they have not come fails.
+    hub.receive(0, confer(0));
+    assert!(is_failure(hub.own.back().unwrap(), 1));
+}
+
 /// A rank that is killed between its letters and its vote.
 #[test]
 fn a_rank_that_has_only_sent_letters_has_not_come() {
@@ -379,7 +456,7 @@ fn a_rank_that_has_only_sent_letters_has_not_come() {
         hub.receive(0, Message::Leave);
         hub.tick(Instant::now() + HOLD);
         hub.flush();
-        assert_eq!(hear(&mut ranks[1]), Message::Left { rank: 0 });
+        assert_eq!(hear(&mut ranks[1]), Message::Left { ranks: vec![0] });
     }
 }
 

@@ -11,18 +11,18 @@ fn service(hub: Hub, size: usize, heartbeat: Duration) -> Service {
     Service::new(shared, role, node, heartbeat, long, Instant::now(), long)
 }
 
-/// All ranks but one come to an exchange at once. Returns the load at each flush, and what the last rank received: the
+/// All ranks but one send a message to all others at once. Returns the load at each flush, and what the last rank received: the
 /// bytes of others, and heartbeats.
 fn all_at_once(size: usize, heartbeat: Duration) -> (Vec<usize>, [usize; 2]) {
     let (hub, mut ranks) = running(size);
     let mut service = service(hub, size, heartbeat);
     for (index, link) in ranks.iter_mut().enumerate() {
-        let exchange = Message::Exchange {
-            round: 0,
-            label: "telling all".into(),
+        let notify = Message::Notify {
+            from: index as u32 + 1,
+            to: None,
             bytes: vec![index as u8; 100],
         };
-        link.push(&Body::of(&exchange)).unwrap();
+        link.push(&Body::of(&notify)).unwrap();
         while link.wants_write() {
             link.flush().unwrap();
         }
@@ -32,7 +32,7 @@ fn all_at_once(size: usize, heartbeat: Duration) -> (Vec<usize>, [usize; 2]) {
         let ready = service.sleep();
         service.serve(ready, Instant::now());
         if let Role::Hub(hub) = &mut service.role {
-            let is_one = |message: &Message| matches!(message, Message::Said { .. });
+            let is_one = |message: &Message| matches!(message, Message::Notify { .. });
             passed_on += hub.own.drain(..).filter(is_one).count();
         }
     }
@@ -47,8 +47,8 @@ fn all_at_once(size: usize, heartbeat: Duration) -> (Vec<usize>, [usize; 2]) {
         last.fill().unwrap();
         while let Some(message) = last.next().unwrap() {
             heard[match message {
-                Message::Said { bytes, rank, .. } => {
-                    assert_eq!(bytes, vec![(rank - 1) as u8; 100]);
+                Message::Notify { bytes, from, .. } => {
+                    assert_eq!(bytes, vec![(from - 1) as u8; 100]);
                     0
                 }
                 Message::Beat => 1,
