@@ -38,6 +38,12 @@ macro_rules! names {
         pub type Outbox<'s, T, K = BySlot> = generic::Outbox<'s, T, $device, K>;
         /// An access epoch, as [`generic::Access`] describes it.
         pub type Access<'s, 'b, T, K = BySlot> = generic::Access<'s, 'b, T, $device, K>;
+        /// An access epoch that kernels fill, as [`generic::Opened`] describes it.
+        pub type Opened<'s, T> = generic::Opened<'s, T, $device>;
+        /// The slots of an open outbox, as a kernel's argument; see [`generic::OpenedSlots`].
+        pub type OpenedSlots<'b, 's, T> = generic::OpenedSlots<'b, 's, T, $device>;
+        /// The right to complete a target from inside a kernel, as its argument; see [`generic::Last`].
+        pub type Last<'b, 's, T> = generic::Last<'b, 's, T, $device>;
         /// A barrier of all ranks, as [`generic::Barrier`] describes it.
         pub type Barrier<'s> = generic::Barrier<'s, $device>;
         /// Blocks of all ranks for all ranks, as [`generic::AllGather`] describes them.
@@ -67,13 +73,13 @@ macro_rules! names {
         pub mod prelude {
             pub use super::{
                 Access, AllGather, AllReduce, AllToAll, Barrier, Broadcast, Carry, Exposed, Gather, Graph,
-                Inbox, InboxView, Layout, Memory, MemoryMut, On, OnHost, Outbox, PairGraph, Part, Reduce,
-                ReduceScatter, Region, Scan, Scatter, Stream, World,
+                Inbox, InboxView, Layout, Memory, MemoryMut, On, OnHost, Opened, Outbox, PairGraph, Part,
+                Reduce, ReduceScatter, Region, Scan, Scatter, Stream, World,
             };
             pub use crate::{
                 Atomic, AtomicWindow, Buffers, ByRange, BySlot, Cartesian, Cells, CellsMut, Element,
-                Error, Group, In, Init, Op, Out, RangeWindow, Result, SlotWindow, Slots, WorldOptions,
-                exchange, stream,
+                Error, Group, In, Init, LastSlots, Op, Out, OutSlots, RangeWindow, Result, SlotWindow, Slots,
+                WorldOptions, exchange, stream,
             };
             #[cfg(feature = "mpi")]
             pub use tidegate_mpi::FromMpi;

@@ -11,6 +11,7 @@ mod fabric;
 mod faces;
 mod failing;
 mod handles;
+mod kernels;
 mod layouts;
 mod metrics;
 mod nic;

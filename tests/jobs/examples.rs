@@ -83,6 +83,14 @@ fn halo2d() {
     );
 }
 
+/// It is the calculation of `halo2d`, so it takes as many sweeps.
+#[test]
+fn jacobi() {
+    for ranks in SIZES {
+        assert_eq!(run("jacobi", ranks), run("halo2d", ranks));
+    }
+}
+
 #[test]
 fn heat3d() {
     let mut said = Vec::new();

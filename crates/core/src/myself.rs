@@ -13,9 +13,9 @@
 //! stream before it has done what is waited for. So the streams that were left are kept, each with the number that ends
 //! its wait.
 //!
-//! Three numbers suffice, for one buffer and for two. They count posts (including the exposures given in advance),
-//! completes, and waits. Each complete uses a post, and each wait uses a complete. All of them count what has been
-//! *enqueued*.
+//! Four numbers suffice, for one buffer and for two. They count posts (including the exposures given in advance), opens,
+//! completes, and waits. Each open uses a post, and each wait uses a complete. (An access epoch opens and completes in one
+//! call, unless kernels put in between.) All of them count what has been *enqueued*.
 //!
 //! # Recordings
 //!
@@ -51,7 +51,9 @@ pub(crate) struct Myself<D: Device> {
     outbox: Home<D>,
     /// How many exposures the inbox has given.
     posts: AtomicU64,
-    /// How many of the exposures the outbox has used, each for a completion.
+    /// How many of the exposures the outbox has used.
+    opens: AtomicU64,
+    /// How many completions the outbox has given.
     completes: AtomicU64,
     /// How many of the completions the inbox has used.
     waits: AtomicU64,
@@ -78,10 +80,16 @@ struct Left<D: Device> {
     ends_at: u128,
 }
 
+/// An access epoch that is enqueued whole.
+pub(crate) const ACCESS: [Act; 2] = [Act::Open, Act::Complete];
+
 /// An act towards this rank itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Post,
+    /// Waits for a post. The puts of the epoch follow.
+    Open,
+    /// Completes the epoch.
     Complete,
     Wait,
     /// The half comes to another stream.
@@ -92,8 +100,8 @@ impl Act {
     /// The half that could still do what is missing, if it is at home elsewhere.
     fn other(self) -> Option<HalfKind> {
         match self {
-            Act::Post => None,
-            Act::Complete | Act::Come(HalfKind::Outbox) => Some(HalfKind::Inbox),
+            Act::Post | Act::Complete => None,
+            Act::Open | Act::Come(HalfKind::Outbox) => Some(HalfKind::Inbox),
             Act::Wait | Act::Come(HalfKind::Inbox) => Some(HalfKind::Outbox),
         }
     }
@@ -110,6 +118,7 @@ impl Act {
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     posts: u128,
+    opens: u128,
     completes: u128,
     waits: u128,
 }
@@ -119,6 +128,7 @@ impl Count {
     fn act(&mut self, act: Act) {
         match act {
             Act::Post => self.posts += 1,
+            Act::Open => self.opens += 1,
             Act::Complete => self.completes += 1,
             Act::Wait => self.waits += 1,
             Act::Come(_) => {}
@@ -130,6 +140,7 @@ impl Count {
         let times = u128::from(times);
         Count {
             posts: self.posts * times,
+            opens: self.opens * times,
             completes: self.completes * times,
             waits: self.waits * times,
         }
@@ -139,15 +150,15 @@ impl Count {
     fn awaited(self, half: HalfKind) -> Option<Awaited> {
         match half {
             HalfKind::Inbox => (self.completes < self.waits).then_some(Awaited::Completion),
-            HalfKind::Outbox => (self.posts < self.completes).then_some(Awaited::Exposure),
+            HalfKind::Outbox => (self.posts < self.opens).then_some(Awaited::Exposure),
         }
     }
 
     /// What an act that has been counted still waits for.
     fn missing(self, act: Act) -> Option<Awaited> {
         match act {
-            Act::Post => None,
-            Act::Complete => self.awaited(HalfKind::Outbox),
+            Act::Post | Act::Complete => None,
+            Act::Open => self.awaited(HalfKind::Outbox),
             Act::Wait => self.awaited(HalfKind::Inbox),
             Act::Come(_) => self
                 .awaited(HalfKind::Outbox)
@@ -159,7 +170,7 @@ impl Count {
     fn ends_at(self, half: HalfKind) -> u128 {
         match half {
             HalfKind::Inbox => self.waits,
-            HalfKind::Outbox => self.completes,
+            HalfKind::Outbox => self.opens,
         }
     }
 
@@ -192,6 +203,7 @@ impl<D: Device> Myself<D> {
             inbox: at_home(inbox),
             outbox: at_home(outbox),
             posts: AtomicU64::new(early.into()),
+            opens: AtomicU64::new(0),
             completes: AtomicU64::new(0),
             waits: AtomicU64::new(0),
         }
@@ -253,6 +265,7 @@ impl<D: Device> Myself<D> {
     fn count(&self) -> Count {
         Count {
             posts: self.posts.load(Relaxed).into(),
+            opens: self.opens.load(Relaxed).into(),
             completes: self.completes.load(Relaxed).into(),
             waits: self.waits.load(Relaxed).into(),
         }
@@ -265,6 +278,7 @@ impl<D: Device> Myself<D> {
             }
         };
         add(&self.posts, change.posts);
+        add(&self.opens, change.opens);
         add(&self.completes, change.completes);
         add(&self.waits, change.waits);
     }
@@ -437,6 +451,7 @@ impl<D: Device> WindowActs<D> {
         let more = self.change.times(last);
         let later = Count {
             posts: first.posts + more.posts,
+            opens: first.opens + more.opens,
             completes: first.completes + more.completes,
             waits: first.waits + more.waits,
         };

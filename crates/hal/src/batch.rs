@@ -86,6 +86,9 @@ pub enum Awaited {
     Ticket,
     /// Another stream of this process.
     Event,
+    /// A kernel of this stream, which is to complete the peer itself. The wait for it does not block: the word is
+    /// poisoned from the start.
+    Kernel,
 }
 
 impl std::fmt::Display for Awaited {
@@ -96,6 +99,7 @@ impl std::fmt::Display for Awaited {
             Awaited::Barrier => "its arrival at a barrier",
             Awaited::Ticket => "the end of its reads",
             Awaited::Event => "an event of another stream",
+            Awaited::Kernel => "its completion by a kernel",
         })
     }
 }

@@ -315,6 +315,13 @@ pub unsafe trait ClosureDevice: HostAccess {
     where
         N: 'static,
         K: Fn() + Send + 'static;
+
+    /// Whether kernels can access memory at this address by themselves. An address of a [bus](crate::far) stands for
+    /// memory that only batches reach.
+    fn reaches(&self, memory: Ptr) -> bool {
+        let _ = memory;
+        true
+    }
 }
 
 /// A device whose kernels are functions of modules: code for the device, loaded at run time.

@@ -231,4 +231,9 @@ unsafe impl ClosureDevice for Host {
         // SAFETY: the caller's promise.
         unsafe { stream.launch::<N, K>(kernel) }
     }
+
+    fn reaches(&self, memory: Ptr) -> bool {
+        let bus = self.options.bus.as_ref();
+        bus.is_none_or(|bus| !bus.far().contains(&memory.0.addr()))
+    }
 }

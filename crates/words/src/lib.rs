@@ -29,9 +29,11 @@
 pub mod ahead;
 mod bell;
 mod engine;
+mod grant;
 pub mod sync;
 mod word;
 
 pub use bell::{Bell, Patience};
 pub use engine::{Blocked, Engine, Halt, Mover, Poll, epoch_of, run};
+pub use grant::{Grant, Granted};
 pub use word::{State, Word};

@@ -10,7 +10,9 @@ use tidegate_hal::batch::{
     Action, Add, Awaited, Batch, Move, POISON, QUANTUM, Shape, Side, Step, Store, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
-use tidegate_words::{Bell, Blocked, Engine, Halt, Patience, Poll, State, Word, run};
+use tidegate_words::{
+    Bell, Blocked, Engine, Grant, Granted, Halt, Patience, Poll, State, Word, run,
+};
 
 fn at<T>(place: &T) -> Ptr {
     Ptr(std::ptr::from_ref(place).cast_mut().cast())
@@ -417,4 +419,43 @@ fn nobody_on_a_crowded_bell_is_forgotten() {
             });
         }
     });
+}
+
+/// A grant says what a kernel may do; whoever completes the epoch ends it, and a stream that has failed ends it for good.
+#[test]
+fn a_grant_is_given_and_ended() {
+    let (grant, own, done, bell) = (Grant::new(), Bell::new(), Word::new(0), Bell::new());
+    let give = |engine: &mut Engine| {
+        // SAFETY: all words and bells outlive the batch.
+        let batch = unsafe { Batch::new([vec![add(&grant.given, Some(&own))]], Vec::new()) };
+        engine.begin(&batch);
+        batch
+    };
+    let check = vec![wait(&grant.check, &grant.passed, QUANTUM, 1)];
+    // SAFETY: as above.
+    let check = unsafe { Batch::new([check], Vec::new()) };
+    let mut engine = Engine::default();
+    let mut pass = |batch: &Batch| {
+        engine.begin(batch);
+        // SAFETY: as above.
+        unsafe { engine.poll(batch, &mut |_: &Move| {}) }
+    };
+    assert_eq!(grant.look(), Granted::No);
+    for epoch in 1..4 {
+        assert_eq!(pass(&give(&mut Engine::default())), Poll::Done);
+        assert_eq!(grant.look(), Granted::Yes);
+        // The check does not wait for the kernel: it fails.
+        assert!(matches!(pass(&check), Poll::Failed(_)));
+        grant.complete(&done, &bell);
+        assert_eq!((grant.look(), done.load()), (Granted::No, epoch * QUANTUM));
+        assert_eq!(pass(&check), Poll::Done);
+        assert!(matches!(pass(&check), Poll::Failed(_)));
+    }
+    let mut engine = Engine::default();
+    let batch = give(&mut engine);
+    // SAFETY: as above.
+    unsafe { engine.give_up(&batch, &mut |_: &Move| {}) };
+    assert_eq!(grant.look(), Granted::Failed);
+    assert_eq!(pass(&give(&mut Engine::default())), Poll::Done);
+    assert_eq!(grant.look(), Granted::Failed);
 }

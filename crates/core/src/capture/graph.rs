@@ -124,7 +124,7 @@ fn told(
             NotedStep::Kernel(name) => RecordedStep::Kernel(name.clone()),
             NotedStep::Signal(number) => RecordedStep::Signal(*number),
             NotedStep::Await(number) => RecordedStep::Await(*number),
-            NotedStep::Unput(..) => return None,
+            NotedStep::Unput(..) | NotedStep::ByKernel(..) => return None,
         };
         Some((observed[*stream]?.number(), step))
     });

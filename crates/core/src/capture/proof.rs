@@ -15,6 +15,7 @@ use crate::epochs::Epochs;
 use crate::error::Error;
 use crate::error::{Result, WindowName};
 use crate::half_kind::HalfKind;
+use crate::observe::EpochCall;
 use crate::stream::{NotedStep, Stream, home_number};
 use crate::verify::{Act, Before, Item, NotPut, Op, Operation, Record, Verdict, Work, verdict};
 use crate::world::World;
@@ -168,6 +169,13 @@ impl Builder {
                     return;
                 };
                 let (call, site) = (*call, self.site(site));
+                Work::Batch { call, site, batch }
+            }
+            NotedStep::ByKernel(batch, site) => {
+                let Some(batch) = self.batch(batch) else {
+                    return;
+                };
+                let (call, site) = (EpochCall::Complete, self.site(site));
                 Work::Batch { call, site, batch }
             }
             NotedStep::Unput(window, slots, site) => {

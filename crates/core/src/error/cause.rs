@@ -130,6 +130,14 @@ pub enum Cause {
         /// The kernel's message. If it is long, only its beginning.
         reason: String,
     },
+    /// A kernel of a rank took [`Last`](crate::window::Last) of a target, and did not complete it.
+    #[error("a kernel of rank {rank} took `last` of rank {target}, and did not complete it")]
+    NotCompleted {
+        /// The rank whose kernel it was.
+        rank: usize,
+        /// The target that it was to complete.
+        target: usize,
+    },
     /// The peer's signal will not come, but no rank has said why. A stream of the peer failed before the signal, or a
     /// transfer between the two ranks failed.
     #[error("a stream of rank {rank} has failed, or a transfer to or from that rank")]
@@ -166,6 +174,7 @@ impl Cause {
             | Cause::Panicked { rank, .. }
             | Cause::Limit { rank, .. }
             | Cause::StreamFailed { rank, .. }
+            | Cause::NotCompleted { rank, .. }
             | Cause::PeerFailed { rank }
             | Cause::NotEnqueued { rank, .. }
             | Cause::NicFailed { rank, .. } => *rank,

@@ -187,6 +187,26 @@ pub enum EpochError {
         /// The rank that the operation goes to.
         rank: usize,
     },
+    /// Kernels cannot put to this target, or cannot complete it.
+    #[error("window {window}: kernels cannot {what} rank {rank}: {reason}")]
+    NotByKernels {
+        /// The window of the epoch.
+        window: WindowName,
+        /// The target.
+        rank: usize,
+        /// What they cannot do: "put to" or "complete".
+        what: &'static str,
+        /// Why, and what to do instead.
+        reason: &'static str,
+    },
+    /// `Opened::last` was called for this target before, and what it returned was launched, or still exists.
+    #[error("window {window}: `last` of rank {rank} was taken before in this epoch")]
+    LastTaken {
+        /// The window of the epoch.
+        window: WindowName,
+        /// The target.
+        rank: usize,
+    },
     /// A rank that is its own peer would wait for ever. The call that it waits for could come only later on the same
     /// stream, or not at all, because the other half of the window was dropped.
     #[error(

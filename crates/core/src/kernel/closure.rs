@@ -9,7 +9,9 @@ use crate::part::Part;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
-use crate::window::{Discipline, Inbox, InboxView, Memory, MemoryMut, Rest, RestMut, SeenAsItIs};
+use crate::window::{
+    Discipline, Inbox, InboxView, Last, Memory, MemoryMut, OpenedSlots, Rest, RestMut, SeenAsItIs,
+};
 
 /// Kernels with one argument that is not in a tuple.
 macro_rules! kernel_of_one {
@@ -37,6 +39,8 @@ kernel_of_one! {
     MemoryMut<'b, 's, T, D>;
     Rest<'b, 's, T, D>;
     RestMut<'b, 's, T, D>;
+    OpenedSlots<'b, 's, T, D>;
+    Last<'b, 's, T, D>;
 }
 
 /// Kernels that do not exist. They are declared for the compiler's error, which says what to pass instead.

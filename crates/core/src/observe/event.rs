@@ -351,6 +351,8 @@ pub enum EpochCall {
     Post,
     /// `Access::complete`.
     Complete,
+    /// `Outbox::open`.
+    Open,
     /// `Exposed::wait`.
     Wait,
     /// `Inbox::expose`.
@@ -386,6 +388,7 @@ impl fmt::Display for EpochCall {
         f.write_str(match self {
             EpochCall::Post => "post",
             EpochCall::Complete => "complete",
+            EpochCall::Open => "open",
             EpochCall::Wait => "wait",
             EpochCall::Expose => "expose",
             EpochCall::Exchange => "exchange",

@@ -25,6 +25,8 @@ pub(crate) struct Noted<D: Device> {
 /// Work that was recorded.
 pub(crate) enum NotedStep {
     Batch(Arc<Batch>, EpochCall, CallSite),
+    /// An epoch that a kernel completes. The batch says what it does, and is never submitted.
+    ByKernel(Arc<Batch>, CallSite),
     /// A kernel, by its name. Noted only if somebody observes the rank.
     Kernel(Arc<str>),
     /// An epoch that was just completed leaves these slots of a window as they were.

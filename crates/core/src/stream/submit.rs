@@ -69,6 +69,13 @@ impl<D: Device> Stream<'_, D> {
         Ok(())
     }
 
+    /// Notes that the next kernel completes an epoch by itself, if the stream is captured. `batch` would do the same.
+    pub(crate) fn note_by_kernel(&self, batch: &Arc<Batch>, site: CallSite) {
+        if self.raw().capturing() {
+            self.note_step(NotedStep::ByKernel(batch.clone(), site));
+        }
+    }
+
     /// Notes the slots that a submitted epoch leaves as they were, if the stream is captured.
     #[inline]
     pub(crate) fn note_unput(

@@ -20,7 +20,7 @@ use crate::error::Cause;
 use crate::error::{EpochError, Error, Rejected, Result, WindowName};
 use crate::half_kind::HalfKind;
 use crate::layout::Layout;
-use crate::myself::Act;
+use crate::myself::ACCESS;
 use crate::nic::Touch;
 use crate::observe::EpochCall;
 use crate::region::RegionBody;
@@ -337,7 +337,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         let body = &mut *self.held;
         body.half.ready(stream)?;
         if let Some(myself) = body.own() {
-            myself.admit(stream, &[Act::Complete])?;
+            myself.admit(stream, &ACCESS)?;
         }
         body.half.epochs.admit(body.some())?;
         let members = &body.groups[body.current].1;
@@ -358,7 +358,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         body.half.epochs.took(stream, body.some());
         body.leave_tickets();
         if let Some(myself) = body.own() {
-            myself.done(stream, &[Act::Complete]);
+            myself.done(stream, &ACCESS);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::carry::given_up;
 use crate::element::Element;
 use crate::error::{Rejected, Result};
 use crate::half_kind::HalfKind;
-use crate::myself::{Act, Myself};
+use crate::myself::{ACCESS, Act, Myself};
 use crate::observe::EpochCall;
 use crate::stream::Stream;
 
@@ -178,11 +178,8 @@ fn own_acts<D: Device>(
     };
     let with = |myself: Option<&Arc<Myself<D>>>, acts| Some((myself?.clone(), acts));
     if one_window {
-        let all: &'static [Act] = &[Act::Post, Act::Complete, Act::Wait];
+        let all: &'static [Act] = &[Act::Post, Act::Open, Act::Complete, Act::Wait];
         return [with(inbox, all), None];
     }
-    [
-        with(inbox, &[Act::Post, Act::Wait]),
-        with(outbox, &[Act::Complete]),
-    ]
+    [with(inbox, &[Act::Post, Act::Wait]), with(outbox, &ACCESS)]
 }

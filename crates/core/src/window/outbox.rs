@@ -10,6 +10,7 @@ use tidegate_hal::site::CallSite;
 use super::Typed;
 use super::discipline::BySlot;
 use super::edge::{Edge, Touched};
+use super::grants::Grants;
 use super::handle::Out;
 use super::plan::Plans;
 use super::{Discipline, Half, HalfBody, Held, Link};
@@ -54,6 +55,8 @@ pub(super) struct OutboxBody<D: Device> {
     pub(super) touched: Vec<Touched>,
     /// The error of the last operation of the open epoch that was refused.
     pub(super) refused: Option<Box<str>>,
+    /// What kernels need to put by themselves, once an epoch was opened for them.
+    pub(super) grants: Option<Box<Grants<D>>>,
     /// The index of the peer that is this rank itself.
     myself: Option<usize>,
 }
@@ -82,6 +85,7 @@ impl<D: Device> OutboxBody<D> {
             epoch: 0,
             touched: Vec::new(),
             refused: None,
+            grants: None,
             myself,
         }
     }

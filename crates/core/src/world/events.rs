@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use tidegate_hal::batch::Tag;
+use tidegate_hal::batch::{Awaited, Tag};
 use tidegate_hal::control::{Event, PANICKED};
 use tidegate_hal::device::{Device, Fault, Reclaim as _};
 use tidegate_hal::ids::WindowId;
@@ -196,7 +196,10 @@ impl<D: Device> Inner<D> {
     /// the last one hears of the kernel that began it.
     #[cold]
     pub(crate) fn tell_failed(&self, cause: Cause) {
-        if !matches!(cause, Cause::StreamFailed { .. }) {
+        if !matches!(
+            cause,
+            Cause::StreamFailed { .. } | Cause::NotCompleted { .. }
+        ) {
             return;
         }
         let rank = self.control.rank();
@@ -311,6 +314,12 @@ impl<D: Device> Inner<D> {
     }
 
     pub(super) fn cause(&self, tag: Tag) -> Option<Cause> {
+        if tag.awaited == Awaited::Kernel {
+            // The wait was a check, and no peer has to do with it.
+            let rank = self.control.rank();
+            let target = tag.peer as usize;
+            return Some(Cause::NotCompleted { rank, target });
+        }
         let events = lock(&self.events);
         let revoked = events.windows.of(tag).and_then(|entry| entry.cause.clone());
         let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });

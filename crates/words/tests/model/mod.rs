@@ -3,6 +3,7 @@
 mod bell;
 mod death;
 mod epochs;
+mod grants;
 mod rig;
 mod stream;
 mod strike;

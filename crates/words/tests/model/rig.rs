@@ -208,6 +208,23 @@ impl Edge {
         }
     }
 
+    /// Puts the data of an epoch straight into the slot, as a kernel does.
+    pub(crate) fn store(&self, epoch: u64) {
+        let buffers = self.slot.len() / self.len;
+        let current = self.exposed.operand.epoch() as usize;
+        let first = current % buffers * self.len;
+        for (index, datum) in self.slot[first..][..self.len].iter().enumerate() {
+            datum.write(self.value(epoch, index));
+        }
+    }
+
+    /// Reads the first buffer, whatever it holds.
+    pub(crate) fn look(&self) {
+        self.slot[..self.len].iter().for_each(|datum| {
+            datum.read();
+        });
+    }
+
     /// The target's post. `bell` is the origin's.
     pub(crate) fn post(&self, bell: &Bell) -> Vec<Step> {
         vec![add(&self.exposed.word, Some(bell))]

@@ -1,0 +1,306 @@
+//! What an outbox has so that kernels put by themselves: the table that they see, and the batches around them.
+//!
+//! # Model
+//!
+//! [`Outbox::open`](super::Outbox::open) enqueues a batch with a lane for each target: it waits for the target's
+//! exposure, and then gives the [`Grant`]. Kernels behind it find the table in memory of the device. They look at the
+//! grant of a slot's target before they store to the slot, or to its staging. Then
+//! [`Opened::complete`](super::Opened::complete) enqueues a batch that ends each grant and adds to the target's word.
+//! For a target that a kernel completes, this batch checks that the kernel has done so.
+//!
+//! Both batches are always the same, so recordings contain them as they are. A stream that has failed poisons the words
+//! of the grants, as it poisons those of the targets. So kernels behind the failure store nothing.
+//!
+//! Nobody knows which elements kernels put. So all slots of a far target are sent from their staging, which has the
+//! same contents as the target's slots: everything goes through it.
+//!
+//! # Failure
+//!
+//! If kernels cannot reach a target at all, the first `open` is refused, before anything is enqueued.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::device::{ClosureDevice, Device};
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::nic::Keep;
+use tidegate_words::Grant;
+
+use super::edge::Edge;
+use super::note::{Lanes, Note, What};
+use super::programs::programs;
+use super::stages::stages;
+use super::{Half, Link};
+use crate::error::{EpochError, Result};
+use crate::stream::Arm;
+
+/// How many different completes an outbox remembers.
+const COMPLETES: usize = 8;
+
+/// An outbound slot, as kernels of any device read it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct OutEntry {
+    /// The slot's memory, or its staging.
+    pub(super) base: Ptr,
+    /// The number of elements.
+    pub(super) len: u64,
+    /// The distance in bytes from the buffer of even epochs to that of odd ones, or 0 if there is one buffer.
+    pub(super) flip: u64,
+    /// The operand of the wait for the target's exposure. It counts the epochs.
+    pub(super) operand: Ptr,
+    /// The grant of the slot's target.
+    pub(super) grant: Ptr,
+}
+
+/// The table, and the batches.
+pub(super) struct Grants<D: Device> {
+    block: Arc<D::Block>,
+    slots: usize,
+    targets: usize,
+    pub(super) open: Arc<Batch>,
+    /// The programs of far targets, which a complete fires.
+    pub(super) arms: Vec<Arm<D>>,
+    /// The batches of completes, each with the targets that kernels complete.
+    completes: Vec<(Vec<usize>, Arc<Batch>)>,
+    /// For each target, what a kernel that completes it does, for proofs of recordings.
+    by_kernels: Vec<Option<Arc<Batch>>>,
+    /// For each target, into how many parts its staged data is cut.
+    parts: Vec<usize>,
+}
+
+/// The bytes between two grants: each has a cache line of its own.
+const CELL: usize = 64;
+const _: () = assert!(size_of::<Grant>() <= CELL);
+
+impl<D: ClosureDevice> Grants<D> {
+    pub(super) fn new(half: &Half<D>, edges: &[Edge]) -> Result<Self> {
+        let device = half.world.device();
+        for edge in edges {
+            let reason = if edge.is_direct() {
+                "a NIC reads what it sends from the program's own regions; make the world with `WorldOptions::staged`"
+            } else if !edge.by_nic && !device.reaches(edge.base) {
+                "it is reached by MPI's windows only; complete an epoch of `Outbox::start`"
+            } else {
+                continue;
+            };
+            return Err(EpochError::NotByKernels {
+                window: half.window.named(),
+                rank: half.peers[edge.lane].rank,
+                what: "put to",
+                reason,
+            }
+            .into());
+        }
+        let targets = half.peers.len();
+        let bytes = targets * CELL + edges.len() * size_of::<OutEntry>();
+        let block = device.alloc(bytes.max(CELL), Sharing::Private)?;
+        let grant = |lane: usize| block.base().byte_add(lane * CELL);
+        for lane in 0..targets {
+            let check = grant(lane).byte_add(std::mem::offset_of!(Grant, check));
+            // SAFETY: the word lies in the block, which nothing else knows yet. The other words are zero.
+            unsafe { device.init_word(check, Grant::CHECK) };
+        }
+        let entries = edges.iter().map(|edge| {
+            let (base, flip) = match edge.staging {
+                Some(staging) => (staging.base, staging.flip),
+                None => (edge.base, edge.flip),
+            };
+            OutEntry {
+                base,
+                len: edge.len as u64,
+                flip: flip as u64,
+                operand: half.peers[edge.lane].operand,
+                grant: grant(edge.lane),
+            }
+        });
+        let entries: Vec<_> = entries.collect();
+        if !entries.is_empty() {
+            let bytes = size_of_val(&entries[..]);
+            // SAFETY: an entry has five fields of eight bytes each, without padding.
+            let bytes = unsafe { std::slice::from_raw_parts(entries.as_ptr().cast::<u8>(), bytes) };
+            // SAFETY: the entries lie in the block behind the grants, and nothing else knows them yet.
+            unsafe { device.write(grant(targets), bytes) }?;
+        }
+
+        // A far target gets all of its slots.
+        let staged = (0..).zip(edges).filter_map(|(number, edge)| {
+            let staging = edge.staging?;
+            Some(Note {
+                what: What::Put,
+                edge: number,
+                first: 0,
+                count: edge.len,
+                local: (staging.base, 0),
+                local_layout: None,
+                remote_layout: None,
+            })
+        });
+        let notes: Vec<Note<D>> = staged.collect();
+        let lanes = Lanes::of(targets, edges, &notes);
+        let members: Vec<_> = (0..targets).collect();
+        let arms = programs(half, edges, &members, &lanes, &[])?;
+        let size = half.window.element_size;
+        let parts = half
+            .peers
+            .iter()
+            .zip(0..)
+            .map(|(peer, lane)| match &peer.link {
+                Link::Mapped { .. } => 0,
+                Link::Nic(line) => {
+                    stages(lanes.notes(lane), size, line.chunks(half.world.chunks())).len()
+                }
+            });
+        let parts = parts.collect();
+        let block = Arc::new(block);
+        let open = open(half, &block);
+        Ok(Grants {
+            open: Arc::new(open),
+            block,
+            slots: edges.len(),
+            targets,
+            arms,
+            completes: Vec::new(),
+            by_kernels: (0..targets).map(|lane| by_kernel(half, lane)).collect(),
+            parts,
+        })
+    }
+
+    /// The batch that completes all targets but those that kernels complete.
+    pub(super) fn complete(&mut self, half: &Half<D>, by_kernels: &[usize]) -> Arc<Batch> {
+        if let Some((_, batch)) = self.completes.iter().find(|(by, _)| by == by_kernels) {
+            return batch.clone();
+        }
+        let batch = Arc::new(complete(half, &self.block, &self.parts, by_kernels));
+        if self.completes.len() == COMPLETES {
+            // The queue keeps the batch if some of its work is still to be carried out.
+            self.completes.remove(0);
+        }
+        self.completes.push((by_kernels.to_vec(), batch.clone()));
+        batch
+    }
+}
+
+impl<D: Device> Grants<D> {
+    /// The address and the number of the entries.
+    pub(super) fn entries(&self) -> (Ptr, usize) {
+        (self.block.base().byte_add(self.targets * CELL), self.slots)
+    }
+
+    /// What a kernel that completes a mapped target does.
+    pub(super) fn by_kernel(&self, lane: usize) -> &Arc<Batch> {
+        let batch = self.by_kernels[lane].as_ref();
+        batch.expect("kernels complete mapped targets only")
+    }
+
+    pub(super) fn grant(&self, lane: usize) -> Ptr {
+        self.block.base().byte_add(lane * CELL)
+    }
+}
+
+fn tag<D: Device>(half: &Half<D>, lane: usize, awaited: Awaited) -> Tag {
+    Tag {
+        window: Some(half.window.id),
+        peer: half.peers[lane].rank as u32,
+        awaited,
+    }
+}
+
+/// An add to the word *given* of a grant. This rank's own bell stands for whoever waits, so a stream that has failed
+/// poisons the word.
+fn give<D: Device>(half: &Half<D>, grant: Ptr, value: u64) -> Step {
+    let own = half.world.bell(half.world.rank());
+    Step::Add(Add {
+        word: grant.byte_add(std::mem::offset_of!(Grant, given)),
+        value,
+        bell: own.expect("a rank has a bell of its own"),
+        tag: None,
+    })
+}
+
+fn open<D: Device>(half: &Half<D>, block: &Arc<D::Block>) -> Batch {
+    let lane = |(lane, peer): (usize, &super::Peer)| {
+        let tag = tag(half, lane, Awaited::Exposure);
+        let mut steps = Vec::new();
+        if let Link::Nic(line) = &peer.link
+            && !half.world.ignores_tickets()
+        {
+            steps.push(line.wait_for_buffer(peer.buffers, tag));
+        }
+        steps.push(Step::Wait(Wait {
+            word: peer.word,
+            operand: peer.operand,
+            quantum: QUANTUM,
+            tag,
+            landed: None,
+        }));
+        steps.push(give(half, block.base().byte_add(lane * CELL), QUANTUM));
+        steps
+    };
+    let lanes = half.peers.iter().enumerate().map(lane);
+    // SAFETY: the words of the peers lie in blocks that the half holds, and those of the grants in the block that the
+    // batch keeps. A stream of this half alone adds to them.
+    unsafe { Batch::new(lanes, vec![block.clone() as Keep]) }
+}
+
+/// What a kernel does that completes a target. It is never submitted.
+fn by_kernel<D: Device>(half: &Half<D>, lane: usize) -> Option<Arc<Batch>> {
+    let Link::Mapped { word, bell } = half.peers[lane].link else {
+        return None;
+    };
+    let add = Step::Add(Add {
+        word,
+        value: QUANTUM,
+        bell,
+        tag: Some(tag(half, lane, Awaited::Completion)),
+    });
+    // SAFETY: the word and the bell lie in blocks that the half holds.
+    Some(Arc::new(unsafe { Batch::new([vec![add]], Vec::new()) }))
+}
+
+fn complete<D: Device>(
+    half: &Half<D>,
+    block: &Arc<D::Block>,
+    parts: &[usize],
+    by_kernels: &[usize],
+) -> Batch {
+    let lane = |(lane, peer): (usize, &super::Peer)| {
+        let grant = block.base().byte_add(lane * CELL);
+        let told = tag(half, lane, Awaited::Completion);
+        let done = |value, tag| match &peer.link {
+            Link::Mapped { word, bell } => Step::Add(Add {
+                word: *word,
+                value,
+                bell: *bell,
+                tag,
+            }),
+            Link::Nic(_) => unreachable!("a mapped peer"),
+        };
+        if by_kernels.contains(&lane) {
+            let check = Wait {
+                word: grant.byte_add(std::mem::offset_of!(Grant, check)),
+                operand: grant.byte_add(std::mem::offset_of!(Grant, passed)),
+                quantum: QUANTUM,
+                tag: tag(half, lane, Awaited::Kernel),
+                landed: None,
+            };
+            // Both adds add nothing. If the kernel has not completed the target, they poison their words.
+            return vec![Step::Wait(check), give(half, grant, 0), done(0, None)];
+        }
+        let mut steps = vec![give(half, grant, QUANTUM), Step::Flush];
+        match &peer.link {
+            Link::Mapped { .. } => steps.push(done(QUANTUM, Some(told))),
+            Link::Nic(line) => match parts[lane] {
+                1 => steps.extend(line.ring(told)),
+                parts => steps.extend((0..parts).map(|part| line.ring_part(part, parts, told))),
+            },
+        }
+        steps
+    };
+    let lanes = half.peers.iter().enumerate().map(lane);
+    let by_nic = |peer: &super::Peer| matches!(peer.link, Link::Nic(_));
+    let helped = half.peers.iter().any(by_nic);
+    // SAFETY: as for the batch that opens. What a kernel has stored comes before these adds, in stream order.
+    let batch = unsafe { Batch::new(lanes, vec![block.clone() as Keep]) };
+    batch.helped(helped)
+}
