@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use scene::{
-    Alarm, Gate, HostMemory, How, Inbox, LEN, LONG, Learns, Outbox, Queue, World, access, alone,
-    filled, first, open, poll_once_and_lose, scene, scribble,
+    Alarm, Gate, HostMemory, How, Inbox, LEN, LIMIT, LONG, Learns, Outbox, Queue, World, access,
+    alone, filled, first, open, poll_once_and_lose, scene, scribble,
 };
 use tidegate_core::stream;
-use tidegate_core::window::{AtomicWindow, Op, SlotWindow, Slots, exchange};
+use tidegate_core::window::{AtomicWindow, LastSlots, Op, OutSlots, SlotWindow, Slots, exchange};
 use tidegate_core::{AllReduce, Barrier, CellsMut, IndexSet, Layout, Region, Result};
 use tidegate_host::Host;
 
@@ -381,6 +381,72 @@ fn slots_in_two_buffers() {
             Ok(())
         });
         results.into_iter().collect::<Result<Vec<_>>>().unwrap();
+    }
+}
+
+/// Kernels put straight into the peer's memory. Rank 0 loses the epoch before its kernels run, and its peer learns of
+/// that while they put.
+#[test]
+fn an_epoch_that_kernels_fill() {
+    for how in [How::Forgotten, How::Dropped] {
+        let gate = Gate::default();
+        let results = World::local(2, |world: World| -> Result<()> {
+            let other = 1 - world.rank();
+            stream!(let s = world.stream()?);
+            let mut window = SlotWindow::<u64>::new("filled").fail_after(LIMIT);
+            let from = window.slot_from(other, 0, LEN);
+            let to = window.slot_to(other, 0);
+            let (mut inbox, mut outbox) = window.open(&s)?;
+            let look = move |slots: Slots<'_, u64>| assert_eq!(slots.slot(from), [3; LEN]);
+            let put = move |mut out: OutSlots<'_, u64>| out.put(to, 0, &[3; LEN]);
+            let last = move |mut out: LastSlots<'_, u64>| out.put(to, 0, &[3; LEN]);
+            for epoch in 0..2 {
+                let exposed = inbox.post(&s)?;
+                let mut opened = outbox.open(&s)?;
+                match epoch {
+                    0 => s.launch(put, opened.slots())?,
+                    _ => s.launch(last, opened.last(other)?)?,
+                }
+                outbox = opened.complete(&s)?;
+                inbox = exposed.wait(&s)?;
+                s.launch(look, inbox.view())?;
+            }
+            s.synchronize()?;
+            if world.rank() == 1 {
+                loop {
+                    let exposed = inbox.post(&s)?;
+                    outbox = outbox.start().complete(&s)?;
+                    inbox = exposed.wait(&s)?;
+                    s.launch(look, inbox.view())?;
+                    s.synchronize()?;
+                }
+            }
+            gate.hold_up(&s)?;
+            let exposed = inbox.post(&s)?;
+            let mut opened = outbox.open(&s)?;
+            s.launch(put, opened.slots())?;
+            how.lose(opened.last(other)?);
+            if how == How::Dropped {
+                let forget = |out: LastSlots<'_, u64>| std::mem::forget(out);
+                s.launch(forget, opened.last(other)?)?;
+            }
+            how.lose(opened);
+            gate.open();
+            how.lose(exposed);
+            Ok(())
+        });
+        let mut results = results.into_iter();
+        results.next().unwrap().unwrap();
+        let error = results
+            .next()
+            .unwrap()
+            .expect_err("rank 0 has lost its epoch");
+        let said = error.to_string();
+        let expected = match how {
+            How::Forgotten => "limit",
+            How::Dropped => "rank 0 dropped an `Opened` before its complete",
+        };
+        assert!(said.contains(expected), "{said}");
     }
 }
 
