@@ -36,6 +36,16 @@ DEV void poison_rest(const u8 *steps) {
     }
 }
 
+// Whether a number that an earlier kernel has written is not too great. If it is, the stream has failed.
+DEV bool check(const Launch &launch, const CheckStep *check) {
+    u64 count;
+    fetch(count, check->count);
+    if (count <= check->most) return true;
+    Fault fault = {FAULT_COUNT, check->window, check->peer, check->awaited, count};
+    record_fault(launch, fault);
+    return false;
+}
+
 // Waits as a team. Returns whether the count has been reached. One thread waits for all.
 template <typename Team>
 DEV bool wait_together(const Launch &launch, Team team, Stand *stand, const WaitStep *wait, u32 index, u32 count, bool first) {
@@ -125,6 +135,21 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                     return;
                 }
                 STAMP(if (early && team.rank() == 0) marks().moves();)
+                break;
+            }
+            case STEP_CHECK: {
+                // The other threads may still read the result of the last wait, whose epoch stays that of the moves.
+                Stand *last = stand;
+                stand = stand == stands ? stands + 1 : stands;
+                if (team.rank() == 0) {
+                    stand->failed = !check(launch, (const CheckStep *)step);
+                    stand->epoch = last->epoch;
+                }
+                team.barrier();
+                if (stand->failed) {
+                    if (team.rank() == 0) poison_rest(next);
+                    return;
+                }
                 break;
             }
             case STEP_MOVE: {

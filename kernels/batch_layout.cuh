@@ -18,7 +18,7 @@ static_assert(WARP >= 16, "the bytes that follow the units have a thread each");
 static_assert(PART > MOST_BLOCKS && PART * MOST_BLOCKS <= QUANTUM, "a part that is not promised is more than 1 of each block");
 
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
-enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3, STEP_STORE = 4 };
+enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3, STEP_STORE = 4, STEP_CHECK = 5 };
 // LANE_GATHERS, with LANE_LISTED: the list says where the units come from, and they go to whole lines of 16 bytes.
 enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16, LANE_LISTED = 32, LANE_GATHERS = 64, LANE_COUNTED = 128, LANE_REDUCES = 256 };
 enum { ADD_HAS_WAITER = 1 };
@@ -29,7 +29,7 @@ enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
 enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3, ACTION_COUNTED = 4, ACTION_REDUCE = 5 };
 enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP };
 enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
-enum { FAULT_WAIT = 1, FAULT_ABORTED = 2 };
+enum { FAULT_WAIT = 1, FAULT_ABORTED = 2, FAULT_COUNT = 3 };
 // The kind of a wait that is for a courier, in the lowest byte of `awaited`.
 enum { AWAITED_EVENT = 4 };
 
@@ -95,13 +95,20 @@ struct StoreStep {
     u64 to, value;  // of several blocks, only behind an add with a `count`: who has stored that stores this
 };
 
+// Fails the stream if the number at `count` is greater than `most`.
+struct CheckStep {
+    Step step;
+    u64 count, most;
+    u32 window, peer, awaited, unused;
+};
+
 struct MoveStep {
     Step step;
     u64 count;  // units
     u64 src, dst;
     u64 src_flip, dst_flip;
     u64 parity;  // a word, unless MOVE_LAST_PARITY
-    u64 result, compare;  // ACTION_COUNTED: `compare` is where the number of elements stands, and `count` the most of them
+    u64 result, compare;  // ACTION_COUNTED: `compare` is where the number of elements stands, `result` its flip, and `count` the most of them
     u32 size;  // bytes of an element
     u32 sub;   // units of an element; ACTION_REDUCE: how many terms stand behind the step, instead of shapes
     u8 action, op, scalar, unit;  // unit: bytes that are moved at a time, as a power of two
@@ -127,7 +134,7 @@ struct alignas(16) Term {
 
 struct Fault {
     u32 kind, window, peer, awaited;
-    u64 epoch;
+    u64 epoch;  // FAULT_COUNT: the number that is too great
 };
 
 // A stream's state in device memory.

@@ -81,7 +81,7 @@ DEV void copy(From from, To to, u64 first, u64 stride, u64 count) {
 // last one go one by one.
 APART void copy_counted(const MoveStep *move, bool odd, u64 first, u64 stride) {
     u64 count;
-    fetch(count, move->compare);
+    fetch(count, move->compare + (odd ? move->result : 0));
     if (count > move->count) count = move->count;
     u64 src = move->src + (odd ? move->src_flip : 0), dst = move->dst + (odd ? move->dst_flip : 0);
     u64 bytes = count * move->size, head = (0 - dst) & ((1ull << move->unit) - 1);

@@ -52,6 +52,8 @@ macro_rules! names {
         pub type AllReduce<'s, T> = generic::AllReduce<'s, T, $device>;
         /// A block from each rank to each rank, as [`generic::AllToAll`] describes it.
         pub type AllToAll<'s, T> = generic::AllToAll<'s, T, $device>;
+        /// Rows from each rank to each rank, as many as a kernel says; see [`generic::CountedAllToAll`].
+        pub type CountedAllToAll<'s, T> = generic::CountedAllToAll<'s, T, $device>;
         /// One rank's vector for all ranks, as [`generic::Broadcast`] describes it.
         pub type Broadcast<'s, T> = generic::Broadcast<'s, T, $device>;
         /// Blocks of all ranks for one rank, as [`generic::Gather`] describes them.
@@ -72,9 +74,9 @@ macro_rules! names {
         /// What most programs for this device need.
         pub mod prelude {
             pub use super::{
-                Access, AllGather, AllReduce, AllToAll, Barrier, Broadcast, Carry, Exposed, Gather, Graph,
-                Inbox, InboxView, Layout, Memory, MemoryMut, On, OnHost, Opened, Outbox, PairGraph, Part,
-                Reduce, ReduceScatter, Region, Scan, Scatter, Stream, World,
+                Access, AllGather, AllReduce, AllToAll, Barrier, Broadcast, Carry, CountedAllToAll,
+                Exposed, Gather, Graph, Inbox, InboxView, Layout, Memory, MemoryMut, On, OnHost, Opened,
+                Outbox, PairGraph, Part, Reduce, ReduceScatter, Region, Scan, Scatter, Stream, World,
             };
             pub use crate::{
                 Atomic, AtomicWindow, Buffers, ByRange, BySlot, Cartesian, Cells, CellsMut, Element,

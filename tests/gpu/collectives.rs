@@ -98,3 +98,107 @@ fn collectives_are_those_of_the_host() {
         });
     }
 }
+
+/// What a counted all-to-all is captured with.
+type Rows<'s> = (
+    CountedAllToAll<'s, [f32; 3]>,
+    Region<[f32; 3], On<'s>>,
+    Region<u64, On<'s>>,
+    Region<[f32; 3], On<'s>>,
+    Region<u64, On<'s>>,
+);
+
+fn send<'s>(s: &Stream<'s>, rows: Rows<'s>) -> tidegate::Result<Rows<'s>> {
+    let (mut it, x, counts, mut y, mut received) = rows;
+    it.enqueue(s, &x, &counts, &mut y, &mut received)?;
+    Ok((it, x, counts, y, received))
+}
+
+/// Short blocks, and long ones, which several multiprocessors move. The numbers of rows lie on the GPU.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn rows_are_counted_by_the_gpu() {
+    for (most, width) in [(3, 1), (5, 7), (700, 33)] {
+        ranks(RANKS, |world, _| {
+            let rank = world.rank();
+            stream!(let mut s = world.stream().unwrap());
+            let block = most * width;
+            let element = |rank: usize, at: usize| [rank as f32, at as f32, 0.5];
+            let count = |from: usize, to: usize| (from * 5 + to * 3 + most - 1) % (most + 1);
+            let x: Vec<_> = (0..RANKS * block).map(|at| element(rank, at)).collect();
+            let counts: Vec<_> = (0..RANKS).map(|to| count(rank, to) as u64).collect();
+            let nothing = [[-1.0; 3]].repeat(RANKS * block);
+            let region = |of: &[[f32; 3]]| {
+                let region = Region::from_slice(&world, of).unwrap();
+                region.on(&s).unwrap()
+            };
+            let mut rows = (
+                CountedAllToAll::open(&s, "rows", most, width).unwrap(),
+                region(&x),
+                Region::from_slice(&world, &counts).unwrap().on(&s).unwrap(),
+                region(&nothing),
+                Region::zeroed(&world, RANKS).unwrap().on(&s).unwrap(),
+            );
+            let expected: Vec<_> = (0..RANKS)
+                .flat_map(|from| {
+                    (0..block).map(move |at| match at < width * count(from, rank) {
+                        true => element(from, rank * block + at),
+                        false => [-1.0; 3],
+                    })
+                })
+                .collect();
+            let came: Vec<_> = (0..RANKS).map(|from| count(from, rank) as u64).collect();
+            let check = |s: &Stream<'_>, y: Vec<[f32; 3]>, received: Vec<u64>, what: &str| {
+                assert_eq!(received, came, "{what} on {}", s.name());
+                assert!(y == expected, "{what}");
+            };
+            // Both buffers are read.
+            for _ in 0..3 {
+                rows = send(&s, rows).unwrap();
+                check(
+                    &s,
+                    rows.3.to_vec(&s).unwrap(),
+                    rows.4.to_vec(&s).unwrap(),
+                    "eager",
+                );
+            }
+            let (graph, rows) = s.capture(rows, send).unwrap();
+            let rows = send(&s, graph.replay(&s, rows, 3).unwrap()).unwrap();
+            check(
+                &s,
+                rows.3.to_vec(&s).unwrap(),
+                rows.4.to_vec(&s).unwrap(),
+                "replayed",
+            );
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn too_many_rows_fail_the_stream() {
+    use tidegate::error::StreamError;
+    ranks(2, |world, _| {
+        let rank = world.rank();
+        stream!(let s = world.stream().unwrap());
+        let counts = if rank == 1 { [1u64 << 40, 3] } else { [0, 1] };
+        let counts = Region::from_slice(&world, &counts).unwrap().on(&s).unwrap();
+        let x = Region::<u32, _>::zeroed(&world, 6).unwrap().on(&s).unwrap();
+        let mut y = Region::zeroed(&world, 6).unwrap().on(&s).unwrap();
+        let mut received = Region::zeroed(&world, 2).unwrap().on(&s).unwrap();
+        let mut it = CountedAllToAll::open(&s, "rows", 3, 1).unwrap();
+        let called = it.enqueue(&s, &x, &counts, &mut y, &mut received);
+        let error = called.and_then(|()| s.synchronize()).unwrap_err();
+        match error {
+            Error::Stream(StreamError::CountTooGreat {
+                target: 0, count, ..
+            }) => {
+                assert_eq!((rank, count), (1, 1 << 40));
+            }
+            Error::Wait(_) | Error::Revoked { .. } if rank == 0 => {
+                assert!(error.to_string().contains("1099511627776"), "{error}");
+            }
+            error => panic!("rank {rank}: {error}"),
+        }
+    });
+}

@@ -51,8 +51,8 @@ pub use capture::{Graph, PairGraph};
 pub use carry::Carry;
 pub use cartesian::Cartesian;
 pub use collective::{
-    AllGather, AllReduce, AllToAll, Barrier, Broadcast, Choice, Gather, Reduce, ReduceScatter,
-    Scan, Scatter,
+    AllGather, AllReduce, AllToAll, Barrier, Broadcast, Choice, CountedAllToAll, Gather, Reduce,
+    ReduceScatter, Scan, Scatter,
 };
 pub use element::{Arithmetic, Element, Reducible};
 pub use error::{Error, Rejected, Result};

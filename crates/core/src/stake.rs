@@ -60,7 +60,9 @@ impl<D: Device> Stake<D> {
         }
         let cause = match self.home.fault() {
             Some(Fault::Wait { tag, .. }) => self.world.cause_of(tag),
-            Some(fault @ Fault::Kernel(_)) => self.world.cause_of_kernel(&fault),
+            Some(fault @ (Fault::Kernel(_) | Fault::Count { .. })) => {
+                self.world.cause_of_kernel(&fault)
+            }
             _ => cause(self.world.rank()),
         };
         self.world.revoke(&self.window, cause);

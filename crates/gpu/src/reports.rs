@@ -14,7 +14,7 @@ use tidegate_hal::device::{Blocked, DeviceError, Fault};
 
 #[cfg(doc)]
 use crate::lower::MAX_BLOCKED;
-use crate::lower::{FAULT_WAIT, RawFault};
+use crate::lower::{FAULT_COUNT, FAULT_WAIT, RawFault};
 
 /// The fault of a stream: its context may be `lost`, a submission may be `broken_off` in its middle, and its kernels
 /// may have reported `said`.
@@ -31,15 +31,19 @@ pub(crate) fn fault(
         return Some(Fault::Transport(text.clone()));
     }
     let said = said?;
-    Some(if said.kind == FAULT_WAIT {
-        Fault::Wait {
-            tag: said.tag.into(),
+    let tag = said.tag.into();
+    Some(match said.kind {
+        FAULT_WAIT => Fault::Wait {
+            tag,
             epoch: said.epoch,
             // The kernel does not report it.
             site: None,
-        }
-    } else {
-        Fault::Aborted
+        },
+        FAULT_COUNT => Fault::Count {
+            tag,
+            count: said.epoch,
+        },
+        _ => Fault::Aborted,
     })
 }
 
@@ -113,6 +117,9 @@ mod tests {
         assert_eq!(fault(None, None, None), None);
         let by_wait = fault(None, None, Some(said));
         assert!(matches!(by_wait, Some(Fault::Wait { epoch: 7, .. })));
+        let kind = FAULT_COUNT;
+        let by_count = fault(None, None, Some(RawFault { kind, ..said }));
+        assert!(matches!(by_count, Some(Fault::Count { count: 7, .. })));
         // Later items that were aborted report a fault, too. The first fault is the reason.
         let part = fault(None, Some(&off), Some(RawFault::default()));
         assert_eq!(part, Some(Fault::Transport(off.clone())));

@@ -31,6 +31,8 @@
 //!
 //! # Abort by value
 //!
+//! A [`Check`] that does not pass fails its batch, too.
+//!
 //! A high bit of a word, [`POISON`], says that nobody will add to it any more. A wait whose count has been reached
 //! succeeds all the same, since what it waited for did happen. Otherwise the wait fails, and its batch with it. A batch
 //! that fails, or that runs on a stream that has failed, moves nothing. Each of its remaining [`Add`]s that rings a
@@ -183,6 +185,17 @@ pub struct Add {
     pub tag: Option<Tag>,
 }
 
+/// Fails the batch if a number is greater than `most`. A kernel of the same stream has written the number.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// The `u64` that is checked, in memory of this device, aligned to 8 bytes.
+    pub count: Ptr,
+    /// The greatest number that passes.
+    pub most: u64,
+    /// Whose number it is, for messages: the window, and the rank that it is about.
+    pub tag: Tag,
+}
+
 /// Stores 8 bytes after all earlier steps of its lane, for example to a register of a NIC, which then acts. The store
 /// happens once for each execution of the batch, however many threads or blocks carry out the lane.
 ///
@@ -327,11 +340,13 @@ pub enum Action {
     /// `dst = src`.
     Copy,
     /// `dst = src`, but only the first `min(*count, move.count)` elements. A kernel of the same stream has written the
-    /// count. Both sides are linear.
+    /// count, or a peer. Both sides are linear.
     CopyUpTo {
         /// A `u64` in memory of this device, aligned to 8 bytes. It is read when the move is carried out, or earlier if
         /// [`Move::early`] allows it.
         count: Ptr,
+        /// Bytes to add to `count` in odd epochs, as for a [`Side`].
+        flip: usize,
     },
     /// `dst = op(dst, src)`; each element atomically if `atomic`.
     ///
@@ -387,7 +402,7 @@ pub struct Move {
     pub dst: Side,
     /// The operand whose count of quanta is the number of this epoch; its parity chooses the buffer of a side with a
     /// `flip`. An earlier wait of this lane has advanced the operand, or a wait of an earlier batch of the stream. Null
-    /// if no side has a `flip`.
+    /// if nothing has a `flip`.
     pub parity: Ptr,
     /// Whether the source, and a count, may be read before the earlier waits of the lane, because nothing that those
     /// wait for writes them. (The source of a put belongs to the stream.) A device may then fetch them while it waits.
@@ -402,6 +417,8 @@ pub struct Move {
 pub enum Step {
     /// Wait for a word.
     Wait(Wait),
+    /// Fail if a number is too great.
+    Check(Check),
     /// Move data.
     Move(Move),
     /// Make all earlier moves of the lane visible to every reader that sees a later add of the lane. For moves of the

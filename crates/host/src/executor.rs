@@ -12,7 +12,7 @@ use tidegate_hal::far::Bus;
 use tidegate_hal::lock;
 use tidegate_hal::site::CallSite;
 use tidegate_hal::stamps::{lost, now};
-use tidegate_words::{Blocked, Engine, Mover, Patience};
+use tidegate_words::{Blocked, Engine, Halt, Mover, Patience};
 
 use crate::far::Far;
 use crate::graph::{List, Recorded, Steps};
@@ -444,12 +444,15 @@ impl Core {
         match outcome {
             Ok(()) => {}
             Err(Some(halt)) => {
-                let wait = Fault::Wait {
-                    tag: halt.tag,
-                    epoch: halt.epoch,
-                    site: Some(site),
+                let fault = match halt {
+                    Halt::Wait { tag, epoch } => {
+                        let site = Some(site);
+                        let wait = Fault::Wait { tag, epoch, site };
+                        mover.behind_poison().unwrap_or(wait)
+                    }
+                    Halt::Check { tag, count } => Fault::Count { tag, count },
                 };
-                self.fail(mover.behind_poison().unwrap_or(wait));
+                self.fail(fault);
             }
             Err(None) => self.fail(mover.fault()),
         }

@@ -199,9 +199,9 @@ impl Mover for Far {
         if self.failed.is_some() || step.count == 0 {
             return;
         }
-        if let Action::CopyUpTo { count } = step.action {
+        if let Action::CopyUpTo { count, flip } = step.action {
             // SAFETY: the caller's promise: the count is live and was written before the move; the rest is this move's.
-            return unsafe { self.carry(&counted(step, count)) };
+            return unsafe { self.carry(&counted(step, count, flip)) };
         }
         // SAFETY: the caller's promise.
         let (src, dst) = unsafe { by_turns(step) };

@@ -15,19 +15,38 @@ pub enum Poll {
     Done,
     /// Every unfinished lane is blocked in a wait.
     Blocked,
-    /// A wait was poisoned.
+    /// A wait was poisoned, or a check has failed.
     Failed(Halt),
     /// The mover cannot go on.
     Broken,
 }
 
-/// The wait that failed.
+/// The step that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Halt {
-    /// What the wait was for.
-    pub tag: Tag,
-    /// The number of the epoch whose count was not reached, from 0.
-    pub epoch: u64,
+pub enum Halt {
+    /// A wait.
+    Wait {
+        /// What the wait was for.
+        tag: Tag,
+        /// The number of the epoch whose count was not reached, from 0.
+        epoch: u64,
+    },
+    /// A check.
+    Check {
+        /// What the number is for.
+        tag: Tag,
+        /// The number that is too great.
+        count: u64,
+    },
+}
+
+impl Halt {
+    /// What the step was for.
+    pub fn tag(&self) -> Tag {
+        match *self {
+            Halt::Wait { tag, .. } | Halt::Check { tag, .. } => tag,
+        }
+    }
 }
 
 /// Carries out moves.
@@ -147,6 +166,14 @@ impl Engine {
                         // SAFETY: as above.
                         State::Poisoned => return Poll::Failed(unsafe { halt(wait) }),
                     },
+                    // SAFETY: `Batch::new` promises that the number is live and aligned, and that it is not written now.
+                    Step::Check(check) => match unsafe { check.count.0.cast::<u64>().read() } {
+                        count if count > check.most => {
+                            let tag = check.tag;
+                            return Poll::Failed(Halt::Check { tag, count });
+                        }
+                        _ => {}
+                    },
                     // SAFETY: the batch's promises hold, and all earlier steps of the lane are done.
                     Step::Move(step) => unsafe { mover.carry(step) },
                     // The add that follows releases everything that this thread has written.
@@ -213,8 +240,7 @@ impl Engine {
                 |(next, lane)| match batch.steps(*lane).get(*next as usize) {
                     Some(Step::Wait(wait)) => {
                         // SAFETY: `Batch::new` promises that the words are live.
-                        let Halt { tag, epoch } = unsafe { halt(wait) };
-                        Some((tag, epoch))
+                        Some((wait.tag, unsafe { epoch_of(wait) }))
                     }
                     _ => None,
                 },
@@ -249,7 +275,7 @@ impl Blocked {
 ///
 /// # Errors
 ///
-/// The wait that failed, or `None` if the batch was aborted, or if the mover could not go on. The batch has been given
+/// The step that failed, or `None` if the batch was aborted, or if the mover could not go on. The batch has been given
 /// up.
 ///
 /// # Safety
@@ -350,7 +376,7 @@ pub unsafe fn epoch_of(wait: &Wait) -> u64 {
 ///
 /// As for [`pass`].
 unsafe fn halt(wait: &Wait) -> Halt {
-    Halt {
+    Halt::Wait {
         tag: wait.tag,
         // SAFETY: the caller's promise.
         epoch: unsafe { epoch_of(wait) },

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Move, POISON, QUANTUM, Shape, Side, Step, Store, Tag, Wait,
+    Action, Add, Awaited, Batch, Check, Move, POISON, QUANTUM, Shape, Side, Step, Store, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{
@@ -242,7 +242,7 @@ fn a_failure_names_its_wait_and_goes_on_to_whoever_waits() {
             |_| unreachable!("it does not sleep"),
         )
     };
-    let halt = Halt {
+    let halt = Halt::Wait {
         tag: tag(9),
         epoch: 2,
     };
@@ -255,6 +255,45 @@ fn a_failure_names_its_wait_and_goes_on_to_whoever_waits() {
         0,
         "an operand is not waited on, and is not poisoned"
     );
+}
+
+#[test]
+fn a_number_that_is_too_great_fails_its_batch() {
+    let (word, operand, done) = (Word::new(0), Word::new(0), Word::new(0));
+    let bell = Bell::new();
+    for (count, most) in [(0, 0), (7, 7), (8, 7), (u64::MAX, 7), (1, 0)] {
+        let check = Step::Check(Check {
+            count: Ptr(std::ptr::from_ref(&count).cast_mut().cast()),
+            most,
+            tag: tag(4),
+        });
+        done.strike(0);
+        word.add(QUANTUM);
+        let batch = batch([vec![
+            wait(&word, &operand, QUANTUM, 1),
+            check,
+            note(1),
+            add(&done, Some(&bell)),
+        ]]);
+        let mut moved = 0;
+        // SAFETY: as `batch` says; nobody sleeps.
+        let outcome = unsafe {
+            run(
+                &mut Engine::default(),
+                &batch,
+                &mut |_: &Move| moved += 1,
+                &bell,
+                Patience::NONE,
+                |_| Blocked::Waits,
+                |_| unreachable!("it does not sleep"),
+            )
+        };
+        let passes = count <= most;
+        let halt = Halt::Check { tag: tag(4), count };
+        assert_eq!(outcome, if passes { Ok(()) } else { Err(Some(halt)) });
+        assert_eq!(moved, usize::from(passes));
+        assert_eq!(done.load(), if passes { QUANTUM } else { POISON });
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ use tidegate_hal::site::CallSite;
 
 use super::algorithms::{Counts, What, schedule};
 use super::choice::Choice;
-use super::schedule::{Buffer, From, How, Job, Local, Schedule, Slot, Spot};
+use super::schedule::{Buffer, From, How, Job, Local, Schedule, Sent, Slot, Spot};
 use crate::carry::{Carry, Visitor};
 use crate::element::Element;
 use crate::error::{EpochError, Error, Result, WindowError};
@@ -33,8 +33,8 @@ use crate::place::On;
 use crate::region::{Region, RegionBody};
 use crate::stream::{Stream, prepare_wait};
 use crate::window::{
-    BySlot, Inbox, Joint, JointKind, LocalAction, LocalMove, Origin, Outbox, Put, Round, RoundPlan,
-    Run, Window, hash_of,
+    BySlot, Inbox, Joint, JointKind, LocalAction, LocalMove, Origin, Outbox, Put, Putting, Round,
+    RoundPlan, Run, Window, hash_of,
 };
 use crate::world::World;
 
@@ -66,12 +66,35 @@ pub(crate) struct Buffers<'b, D: Device> {
     pub(crate) output: Option<&'b RegionBody<D>>,
 }
 
+/// The regions of a call: its buffers, the numbers of rows that are sent, and those that are received.
+struct Bodies<'b, D: Device> {
+    buffers: &'b Buffers<'b, D>,
+    counts: Option<&'b RegionBody<D>>,
+    received: Option<&'b RegionBody<D>>,
+}
+
+impl<'b, D: Device> Bodies<'b, D> {
+    /// What is read alone.
+    fn read(&self) -> impl Iterator<Item = &'b RegionBody<D>> {
+        self.buffers.input.into_iter().chain(self.counts)
+    }
+
+    fn written(&self) -> impl Iterator<Item = &'b RegionBody<D>> {
+        self.buffers.output.into_iter().chain(self.received)
+    }
+
+    fn all(&self) -> [Option<&'b RegionBody<D>>; 4] {
+        let Buffers { input, output } = *self.buffers;
+        [input, output, self.counts, self.received]
+    }
+}
+
 /// The address of a region, and the number that tells it from a later region at the same address.
 type Known = Option<(Ptr, u64)>;
 
 /// The rounds of the calls with these buffers.
 struct Kept<D: Device> {
-    buffers: (Known, Known),
+    buffers: [Known; 4],
     reduction: Option<Reduction>,
     rounds: Arc<[Round<D>]>,
 }
@@ -98,6 +121,16 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         what: What,
         choice: Choice,
     ) -> Result<Self> {
+        Self::open_parts::<T>(stream, name, what, choice)
+    }
+
+    /// Opens the window of a collective that sends parts of elements of type `E`.
+    pub(crate) fn open_parts<E: Element>(
+        stream: &Stream<'s, D>,
+        name: &str,
+        what: What,
+        choice: Choice,
+    ) -> Result<Self> {
         let world = stream.world();
         let (rank, ranks) = (world.rank(), world.size());
         let piece = choice.piece(ranks, size_of::<T>());
@@ -113,7 +146,8 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         };
         if let Err(error) = check(world, name, piece, &what) {
             // The other ranks must hear of it.
-            let opened = Window::<T, _>::refused(name, joint, error).open(stream);
+            let window = Window::<T, _>::refused(name, joint, error).parts_of::<E>();
+            let opened = window.open(stream);
             return Err(opened.expect_err("a refused window is not opened"));
         }
         let job = Job {
@@ -145,6 +179,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         let inbound_slots = inbound.iter().map(|(slot, len)| declared(from, slot, len));
         let outbound_slots = outbound.iter().map(|(slot, len)| declared(to, slot, len));
         let window = Window::of_joint(name, joint, inbound_slots, outbound_slots.chain(own));
+        let window = window.parts_of::<E>();
         let elements = apart.scratch.max(in_place.scratch);
         let ((inbox, outbox), scratch) =
             window.open_with(stream, |_, _| Region::zeroed(world, elements)?.on(stream))?;
@@ -200,15 +235,46 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         buffers: &Buffers<'_, D>,
         reduction: Option<Reduction>,
     ) -> Result<()> {
-        let site = Location::caller();
+        let bodies = Bodies {
+            buffers,
+            counts: None,
+            received: None,
+        };
+        self.enqueue(stream, &bodies, reduction, Location::caller())
+    }
+
+    /// Like [`Executor::run`], with the regions of the numbers of rows that are sent, and received.
+    #[track_caller]
+    pub(crate) fn run_counted(
+        &mut self,
+        stream: &Stream<'s, D>,
+        buffers: &Buffers<'_, D>,
+        counts: &RegionBody<D>,
+        received: &RegionBody<D>,
+    ) -> Result<()> {
+        let bodies = Bodies {
+            buffers,
+            counts: Some(counts),
+            received: Some(received),
+        };
+        self.enqueue(stream, &bodies, None, Location::caller())
+    }
+
+    fn enqueue(
+        &mut self,
+        stream: &Stream<'s, D>,
+        bodies: &Bodies<'_, D>,
+        reduction: Option<Reduction>,
+        site: CallSite,
+    ) -> Result<()> {
         self.inbox.ready(stream)?;
-        let rounds = self.rounds(stream, buffers, reduction)?;
+        let rounds = self.rounds(stream, bodies, reduction)?;
         for round in &*rounds {
             // Each round may be an epoch with the same peer.
             round.admit(&self.inbox, &self.outbox, rounds.len() as u64)?;
         }
-        self.prepare(stream, &rounds, buffers)?;
-        self.settle(stream, buffers, site)?;
+        self.prepare(stream, &rounds, bodies)?;
+        self.settle(stream, bodies, site)?;
         let call = call_of(self.what.kind);
         let mut begun = false;
         let enqueued = rounds.iter().try_for_each(|round| {
@@ -227,7 +293,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         &self,
         stream: &Stream<'s, D>,
         rounds: &[Round<D>],
-        buffers: &Buffers<'_, D>,
+        bodies: &Bodies<'_, D>,
     ) -> Result<()> {
         let batches = || rounds.iter().flat_map(Round::batches);
         let count = batches().count();
@@ -235,15 +301,15 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             return Ok(());
         };
         let mut items = count;
-        let tickets = buffers.output.and_then(RegionBody::outstanding);
+        let tickets = || bodies.written().filter_map(RegionBody::outstanding);
         let mut lines = self.outbox.lines().peekable();
-        if tickets.is_some() || lines.peek().is_some() {
+        if tickets().next().is_some() || lines.peek().is_some() {
             // NICs may read the output already, and those of this window will read it. Before a batch writes, it waits.
-            let readers = tickets.map(|tickets| tickets.readers());
-            let waits = prepare_wait(stream, readers.into_iter().flatten().chain(lines))?;
+            let readers = tickets().flat_map(|tickets| tickets.readers());
+            let waits = prepare_wait(stream, readers.chain(lines))?;
             // The call also waits at first, once for each window whose NIC writes a buffer.
             let mut writers = Vec::new();
-            for body in buffers.input.iter().chain(&buffers.output) {
+            for body in bodies.all().into_iter().flatten() {
                 if let Some(tickets) = body.outstanding() {
                     tickets.gather(Touch::Read, &mut writers);
                 }
@@ -255,42 +321,37 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
     }
 
     /// Waits for operations of NICs, for other windows, that still use the buffers.
-    fn settle(
-        &self,
-        stream: &Stream<'s, D>,
-        buffers: &Buffers<'_, D>,
-        site: CallSite,
-    ) -> Result<()> {
-        if let Some(input) = buffers.input {
-            input.settle(stream, Touch::Read, site)?;
+    fn settle(&self, stream: &Stream<'s, D>, bodies: &Bodies<'_, D>, site: CallSite) -> Result<()> {
+        for body in bodies.read() {
+            body.settle(stream, Touch::Read, site)?;
         }
-        match buffers.output {
-            Some(output) => output.settle(stream, Touch::Write, site),
-            None => Ok(()),
-        }
+        let mut written = bodies.written();
+        written.try_for_each(|body| body.settle(stream, Touch::Write, site))
     }
 
     /// The rounds for these buffers, which are made on first use.
     fn rounds(
         &mut self,
         stream: &Stream<'s, D>,
-        buffers: &Buffers<'_, D>,
+        bodies: &Bodies<'_, D>,
         reduction: Option<Reduction>,
     ) -> Result<Arc<[Round<D>]>> {
         let known = |body: Option<&RegionBody<D>>| body.map(|body| (body.ptr(), body.id));
-        let key = (known(buffers.input), known(buffers.output));
+        let key = bodies.all().map(known);
         let is = |kept: &&Kept<D>| kept.buffers == key && kept.reduction == reduction;
         if let Some(kept) = self.kept.iter().find(is) {
             return Ok(kept.rounds.clone());
         }
-        let in_place = buffers.input.is_none();
+        let in_place = bodies.buffers.input.is_none();
         let schedule = schedule(&self.job, &self.choice, &self.what, in_place);
         let plans = schedule.stages.iter().map(|stage| {
             let body = |spot: Spot| {
                 let region = match spot.buffer {
-                    Buffer::Input => buffers.input,
-                    Buffer::Output => buffers.output,
+                    Buffer::Input => bodies.buffers.input,
+                    Buffer::Output => bodies.buffers.output,
                     Buffer::Scratch => Some(&self.scratch.body),
+                    Buffer::Counts => bodies.counts,
+                    Buffer::Received => bodies.received,
                 };
                 Run {
                     region: region.expect("the schedule uses the buffers of the call"),
@@ -307,6 +368,14 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             RoundPlan {
                 puts: (stage.sends.iter())
                     .map(|send| Put {
+                        what: match send.what {
+                            Sent::All => Putting::All,
+                            Sent::Rows { count, size } => Putting::Rows {
+                                count: body(count),
+                                size: size * size_of::<T>(),
+                            },
+                            Sent::Number(most) => Putting::Number(most as u64),
+                        },
                         slot: number(&self.outbound, send.to),
                         from: body(send.from),
                         count: send.count,
@@ -357,20 +426,25 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             } = reduction.expect("a call that reduces has an operation");
             LocalAction::Reduce(op.unwrap_or(of_call), scalar, parts)
         };
+        let origin = |from: From| match from {
+            From::Spot(spot) => Origin::Run(body(spot)),
+            From::Slot(slot, first) => {
+                let bytes = first * size_of::<T>();
+                Origin::Slot(slot.rank, number(&self.inbound, slot), bytes)
+            }
+        };
         LocalMove {
             action: match one.how {
                 How::Copy => LocalAction::Copy,
                 How::First => reduce(Some(Op::Replace)),
                 How::Next => reduce(None),
+                How::Rows { count, size } => LocalAction::CopyRows {
+                    count: origin(count),
+                    size: size * size_of::<T>(),
+                },
+                How::Number(most) => LocalAction::CopyNumber(most as u64),
             },
-            from: match one.from {
-                From::Spot(spot) => Origin::Run(body(spot)),
-                From::Slot(slot, first) => Origin::Slot(
-                    slot.rank,
-                    number(&self.inbound, slot),
-                    first * size_of::<T>(),
-                ),
-            },
+            from: origin(one.from),
             to: body(one.to),
             count: one.count,
         }
@@ -409,6 +483,19 @@ fn check<D: Device>(world: &World<D>, name: &str, piece: usize, what: &What) -> 
         world.check_rank(root)?;
     }
     let ranks = world.size();
+    if let (JointKind::Counted { row }, Counts::Equal(block)) = (what.kind, &what.counts) {
+        let all = block
+            .checked_mul(ranks)
+            .filter(|all| isize::try_from(*all).is_ok());
+        return match all {
+            Some(_) if (1..=u32::MAX as usize).contains(&row) => Ok(()),
+            _ => Err(WindowError::Rows {
+                name: name.into(),
+                row,
+            }
+            .into()),
+        };
+    }
     let lengths: [&[usize]; 2] = match &what.counts {
         Counts::Equal(_) => [&[], &[]],
         Counts::Each(counts) => [counts, counts],
@@ -451,7 +538,7 @@ fn call_of(kind: JointKind) -> EpochCall {
         JointKind::Scatter { .. } => EpochCall::Scatter,
         JointKind::AllGather => EpochCall::AllGather,
         JointKind::ReduceScatter => EpochCall::ReduceScatter,
-        JointKind::AllToAll => EpochCall::AllToAll,
+        JointKind::AllToAll | JointKind::Counted { .. } => EpochCall::AllToAll,
         JointKind::Scan { .. } => EpochCall::Scan,
     }
 }

@@ -13,6 +13,7 @@
 //! | [`Gather`], [`Scatter`] | blocks of all ranks to one rank, and of one rank to all |
 //! | [`AllGather`] | blocks of all ranks to all |
 //! | [`AllToAll`] | a block of each rank to each rank |
+//! | [`CountedAllToAll`] | rows of each rank to each rank, as many as a kernel says |
 //! | [`Reduce`], [`AllReduce`] | the sum of all vectors to one rank, or to all |
 //! | [`ReduceScatter`] | a block of the sum to each rank |
 //! | [`Scan`] | the sum of the vectors of the ranks up to each rank |
@@ -46,6 +47,7 @@ mod all_to_all;
 mod barrier;
 mod broadcast;
 mod choice;
+mod counted;
 mod executor;
 mod gather;
 mod handle;
@@ -65,6 +67,7 @@ pub use all_to_all::AllToAll;
 pub use barrier::Barrier;
 pub use broadcast::Broadcast;
 pub use choice::Choice;
+pub use counted::CountedAllToAll;
 pub use gather::Gather;
 pub use reduce::Reduce;
 pub use reduce_scatter::ReduceScatter;

@@ -22,6 +22,9 @@ pub(crate) enum Buffer {
     Output,
     /// Memory of the collective itself.
     Scratch,
+    /// The numbers of rows that this rank sends to each rank, and those that it has received from each.
+    Counts,
+    Received,
 }
 
 /// A place in a buffer: the number of an element.
@@ -49,12 +52,29 @@ pub(crate) struct Slot {
     pub(crate) key: u64,
 }
 
-/// Sends `count` elements to a slot of another rank.
+/// Sends `count` elements to a slot of another rank, or fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Send {
+    pub(crate) what: Sent,
     pub(crate) to: Slot,
     pub(crate) from: Spot,
     pub(crate) count: usize,
+}
+
+/// The elements of a number of rows, where elements are bytes.
+pub(crate) const NUMBER: usize = size_of::<u64>();
+
+/// How many of its elements a send sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    All,
+    /// As many rows of `size` elements as the number says that lies there.
+    Rows {
+        count: Spot,
+        size: usize,
+    },
+    /// All, which are a number that must not be greater than this.
+    Number(usize),
 }
 
 /// Where a local move reads.
@@ -83,6 +103,13 @@ pub(crate) enum How {
     First,
     /// Reduces the destination with the next vector.
     Next,
+    /// Copies as many rows of `size` elements as the number says that lies there.
+    Rows {
+        count: From,
+        size: usize,
+    },
+    /// Copies a number that must not be greater than this.
+    Number(usize),
 }
 
 /// Moves `count` elements within this rank.
@@ -205,10 +232,19 @@ impl Schedule {
 
     /// Sends in a stage. No data is no message, and the receiver knows that.
     pub(crate) fn send_at(&mut self, stage: usize, to: Slot, from: Spot, count: usize) {
+        self.put_at(stage, Sent::All, to, from, count);
+    }
+
+    fn put_at(&mut self, stage: usize, what: Sent, to: Slot, from: Spot, count: usize) {
         if count != 0 {
             let len = self.outbound.entry(to).or_default();
             *len = count.max(*len);
-            self.at(stage).sends.push(Send { to, from, count });
+            self.at(stage).sends.push(Send {
+                what,
+                to,
+                from,
+                count,
+            });
         }
     }
 
@@ -237,9 +273,22 @@ impl Schedule {
         from: Spot,
         count: usize,
     ) {
+        self.send_some(job, step, Sent::All, (to, key), from, count);
+    }
+
+    /// Like [`Schedule::send`], of data that a number says more about.
+    pub(crate) fn send_some(
+        &mut self,
+        job: &Job,
+        step: usize,
+        what: Sent,
+        (to, key): (usize, u64),
+        from: Spot,
+        count: usize,
+    ) {
         let distance = (to + job.ranks - job.rank) % job.ranks;
         let slot = Slot { rank: to, key };
-        self.send_at(job.stage(step, distance), slot, from, count);
+        self.put_at(job.stage(step, distance), what, slot, from, count);
     }
 
     /// Like [`Schedule::receive_at`], in the stage of a step that the ranks' distance determines.
@@ -267,6 +316,17 @@ impl Schedule {
         let distance = (job.rank + job.ranks - from) % job.ranks;
         let slot = Slot { rank: from, key };
         self.take_at(job.stage(step, distance), slot, to, count);
+    }
+
+    /// Moves while a stage sends.
+    pub(crate) fn beside(&mut self, stage: usize, lane: Vec<Local>) {
+        self.at(stage).beside.push(lane);
+    }
+
+    /// Moves when a stage of a step has received, in which the distance to another rank puts it.
+    pub(crate) fn behind(&mut self, job: &Job, step: usize, from: usize, lane: Vec<Local>) {
+        let distance = (job.rank + job.ranks - from) % job.ranks;
+        self.at(job.stage(step, distance)).behind.push(lane);
     }
 
     /// Copies while a stage sends.

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::algorithms::{Counts, What, schedule};
 use super::choice::Choice;
-use super::schedule::{Buffer, From, How, Job, Local, Schedule, Slot, Spot, Stage};
+use super::schedule::{Buffer, From, How, Job, Local, NUMBER, Schedule, Sent, Slot, Spot, Stage};
 use crate::random::Rng;
 use crate::window::JointKind;
 
@@ -168,9 +168,13 @@ fn advance(
                 rank: number,
                 key: send.to.key,
             };
-            let values = rank.at(send.from, send.count).to_vec();
+            let count = match send.what {
+                Sent::Rows { count, size } => size * rows(rank.at(count, NUMBER)),
+                Sent::All | Sent::Number(_) => send.count,
+            };
+            let values = rank.at(send.from, send.count)[..count].to_vec();
             let slot = slots.get_mut(&(target, there)).expect("it was declared");
-            slot[parity][..send.count].clone_from_slice(&values);
+            slot[parity][..count].clone_from_slice(&values);
         }
         rank.sent.insert(target, true);
         moved = true;
@@ -222,22 +226,31 @@ fn carry(
     pairs: &BTreeMap<(usize, usize), Pair>,
     slots: &Slots,
 ) {
+    let read = |rank: &mut Rank, from: From, count: usize| match from {
+        From::Spot(spot) => rank.at(spot, count).to_vec(),
+        From::Slot(slot, first) => {
+            let parity = (pairs[&(slot.rank, number)].waits - 1) % 2;
+            slots[&(number, slot)][parity][first..][..count].to_vec()
+        }
+    };
     for one in lane {
-        let values = match one.from {
-            From::Spot(spot) => rank.at(spot, one.count).to_vec(),
-            From::Slot(slot, first) => {
-                let parity = (pairs[&(slot.rank, number)].waits - 1) % 2;
-                slots[&(number, slot)][parity][first..][..one.count].to_vec()
-            }
-        };
+        let mut values = read(rank, one.from, one.count);
+        if let How::Rows { count, size } = one.how {
+            values.truncate(size * rows(&read(rank, count, NUMBER)));
+        }
         let to = rank.at(one.to, one.count);
         for (to, value) in to.iter_mut().zip(values) {
             match one.how {
-                How::Copy | How::First => *to = value,
                 How::Next => to.extend(value),
+                _ => *to = value,
             }
         }
     }
+}
+
+/// The number of rows that a number says.
+fn rows(number: &[Value]) -> usize {
+    number[0][0].0
 }
 
 /// Lanes of a batch touch nothing that others write.
@@ -396,6 +409,7 @@ fn case(kind: JointKind, ranks: usize, most: usize, random: &mut Rng) -> Case {
             });
             every(&|_| gathered.clone())
         }
+        JointKind::Counted { .. } => unreachable!("it has numbers, too: see `check_counted`"),
         JointKind::AllToAll => {
             in_place = false;
             let counts = match several {
@@ -481,6 +495,69 @@ fn check(kind: JointKind, ranks: usize, random: &mut Rng) {
     for (rank, after) in after.iter().enumerate() {
         let of = format!("{:?}, {choice:?}, rank {rank} of {ranks}", case.what[rank]);
         assert_eq!(after[&Buffer::Output], case.expected[rank], "{of}");
+    }
+}
+
+/// Checks a counted all-to-all with random numbers of rows.
+fn check_counted(ranks: usize, random: &mut Rng) {
+    let (row, most) = (random.of(&[1, 3]), random.below(5));
+    let (block, counts) = (most * row, matrix(ranks, most, random));
+    let number = |count: usize| (0..NUMBER).map(move |_| vec![(count, usize::MAX)]);
+    let old = |_| (0..ranks * block).map(|at| vec![(usize::MAX, at)]);
+    let kind = JointKind::Counted { row };
+    let what = What {
+        kind,
+        counts: Counts::Equal(block),
+    };
+    let schedules: Vec<_> = (0..ranks)
+        .map(|rank| {
+            let job = Job {
+                rank,
+                ranks,
+                size: 1,
+                peers: random.of(&[1, 2, 3, 32]),
+                piece: 1,
+            };
+            let made = schedule(&job, &Choice::default(), &what, false);
+            check_lanes(&made);
+            made
+        })
+        .collect();
+    let buffers = |rank: usize| {
+        BTreeMap::from([
+            (Buffer::Input, vector(rank, ranks * block)),
+            (Buffer::Output, old(rank).collect()),
+            (
+                Buffer::Counts,
+                counts[rank].iter().copied().flat_map(number).collect(),
+            ),
+            (Buffer::Received, vec![Value::new(); NUMBER * ranks]),
+        ])
+    };
+    let after = simulate(&schedules, (0..ranks).map(buffers).collect(), 3, random);
+    for (rank, after) in after.iter().enumerate() {
+        let mut output: Vec<_> = old(rank).collect();
+        for (other, counts) in counts.iter().enumerate() {
+            let sent = &vector(other, ranks * block)[rank * block..][..counts[rank] * row];
+            output[other * block..][..sent.len()].clone_from_slice(sent);
+        }
+        let of = format!("{counts:?} rows of {row}, rank {rank} of {ranks}");
+        assert_eq!(after[&Buffer::Output], output, "{of}");
+        let received = counts.iter().flat_map(|counts| number(counts[rank]));
+        assert_eq!(
+            after[&Buffer::Received],
+            received.collect::<Vec<_>>(),
+            "{of}"
+        );
+    }
+}
+
+#[test]
+fn rows_come_with_their_numbers() {
+    let mut random = Rng::new(3);
+    for ranks in [1, 2, 3, 5, 8, 34] {
+        let rounds = if cfg!(miri) { 1 } else { 60 / ranks };
+        (0..rounds).for_each(|_| check_counted(ranks, &mut random));
     }
 }
 

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use tidegate_hal::device::Parameters;
 
+use super::window_name::WindowName;
+
 /// A region, a part, a set of indices or a layout is invalid.
 ///
 /// # Examples
@@ -429,6 +431,24 @@ pub enum StreamError {
         stream: String,
         /// The panic's message.
         message: String,
+    },
+    /// A kernel has written a number of elements, to be sent to a rank, that there is no room for. Nothing was sent to
+    /// that rank.
+    #[error(
+        "stream `{stream}` of rank {rank} has failed: window {window}: its count for rank {target} is {count}, which is \
+         more than a block has room for"
+    )]
+    CountTooGreat {
+        /// This rank, whose kernel has written the number.
+        rank: usize,
+        /// The name of the stream.
+        stream: String,
+        /// The window of the collective.
+        window: WindowName,
+        /// The rank that so much should have been sent to.
+        target: usize,
+        /// The number.
+        count: u64,
     },
     /// The transport to the peers has failed.
     #[error("stream `{stream}` of rank {rank} cannot reach its peers any more: {detail}")]

@@ -81,6 +81,17 @@ pub enum WindowError {
         /// The most pieces.
         most: usize,
     },
+    /// The rows of a counted all-to-all have no elements or are too long, or there are too many of them.
+    #[error(
+        "collective `{name}`, in rows of {row} bytes: a row must have at least 1 byte and less than 4 GiB, and all blocks \
+         of a rank together must fit into memory"
+    )]
+    Rows {
+        /// The name of the collective. It was refused before the ranks agreed on an id.
+        name: Arc<str>,
+        /// The length of a row, in bytes.
+        row: usize,
+    },
     /// The layouts that a rank declares have too many runs.
     #[error(
         "window `{name}`: the declared layouts have {runs} runs in all, and at most {most} are allowed: use a box or a nest of strides, which can have any size"

@@ -506,7 +506,7 @@ fn parts(lane: u32, steps: &[Step], by_nic: u64) -> Vec<Part> {
             }
             Step::Move(step) => last.bytes += step.count as u64 * u64::from(step.size),
             Step::Add(add) => last.tells.extend(add.tag.and_then(tells)),
-            Step::Flush | Step::Store(_) => continue,
+            Step::Check(_) | Step::Flush | Step::Store(_) => continue,
         }
         used = true;
     }

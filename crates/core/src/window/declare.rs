@@ -348,6 +348,15 @@ impl<T> Window<T, BySlot> {
     }
 }
 
+impl<T> Window<T, BySlot> {
+    /// Lets the window of a collective say that its elements are of type `E`, of which it sends parts.
+    pub(crate) fn parts_of<E: Element>(mut self) -> Self {
+        let terms = &mut self.description.terms;
+        (terms.layout, terms.element) = (E::LAYOUT, std::any::type_name::<E>().into());
+        self
+    }
+}
+
 /// A slot of the window of a collective: the other rank, the key, and the number of elements.
 type JointSlot = (usize, u64, usize);
 

@@ -17,15 +17,29 @@ pub(crate) struct Joint {
 /// The kinds of collectives that have a window with data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum JointKind {
-    Broadcast { root: usize },
-    Reduce { root: usize },
+    Broadcast {
+        root: usize,
+    },
+    Reduce {
+        root: usize,
+    },
     AllReduce,
-    Gather { root: usize },
-    Scatter { root: usize },
+    Gather {
+        root: usize,
+    },
+    Scatter {
+        root: usize,
+    },
     AllGather,
     ReduceScatter,
     AllToAll,
-    Scan { exclusive: bool },
+    /// With blocks of rows of so many bytes. Each block has as many as a kernel says, up to the length.
+    Counted {
+        row: usize,
+    },
+    Scan {
+        exclusive: bool,
+    },
 }
 
 /// The hash of numbers of elements.
@@ -46,9 +60,14 @@ impl std::fmt::Display for Joint {
             JointKind::AllGather => ("an all-gather", String::new()),
             JointKind::ReduceScatter => ("a reduce-scatter", String::new()),
             JointKind::AllToAll => ("an all-to-all", String::new()),
+            JointKind::Counted { .. } => ("a counted all-to-all", String::new()),
             JointKind::Scan { exclusive: false } => ("a scan", String::new()),
             JointKind::Scan { exclusive: true } => ("an exclusive scan", String::new()),
         };
+        if let (JointKind::Counted { row }, Ok(block)) = (self.kind, self.len) {
+            let most = block / row.max(1);
+            return write!(f, "{what} of up to {most} rows of {row} bytes");
+        }
         match self.len {
             Ok(1) => write!(f, "{what} of 1 element{more}")?,
             Ok(len) => write!(f, "{what} of {len} elements{more}")?,

@@ -118,7 +118,7 @@ pub use opened::{Last, Opened, OpenedSlots};
 pub use outbox::Outbox;
 use plan::{submit, submit_armed};
 pub use rest::{Rest, RestMut};
-pub(crate) use round::{LocalAction, LocalMove, Origin, Put, Round, RoundPlan, Run};
+pub(crate) use round::{LocalAction, LocalMove, Origin, Put, Putting, Round, RoundPlan, Run};
 pub(crate) use rounds::Rounds;
 pub use source::{IntoSource, IntoSourceMut, Source, SourceMut};
 pub use tidegate_hal::batch::Op;

@@ -1,6 +1,6 @@
 //! The operations that an epoch notes, and the moves by which a stream carries them out.
 
-use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
+use tidegate_hal::batch::{Action, Check, Move, Op, Scalar, Shape, Side, Step, Tag};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::Keep;
@@ -31,6 +31,15 @@ pub(super) enum What {
     /// A put of as many elements as a word of the stream says.
     PutCounted {
         count: (Ptr, u64),
+    },
+    /// A put of as many rows of `size` bytes as a word of the stream says.
+    PutRows {
+        count: (Ptr, u64),
+        size: usize,
+    },
+    /// A put of a number of 8 bytes, which a kernel has written. The stream fails if it is greater than `most`.
+    PutNumber {
+        most: u64,
     },
     Get,
     Accumulate {
@@ -198,6 +207,15 @@ pub(super) fn parts<D: Device>(
     one.into_iter().chain(pieces)
 }
 
+/// The check of the number that a note puts, if it does.
+pub(super) fn check_of<D: Device>(note: &Note<D>, tag: Tag) -> Option<Step> {
+    let What::PutNumber { most } = note.what else {
+        return None;
+    };
+    let count = note.local.0;
+    Some(Step::Check(Check { count, most, tag }))
+}
+
 /// An operation on elements of `size` bytes, as a stream carries it out. If its edge is a layout, the move covers all
 /// elements of the layout.
 pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, size: usize) -> Move {
@@ -235,8 +253,11 @@ pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, si
         ),
     };
     let (action, src, dst) = match note.what {
-        What::Put => (Action::Copy, local, remote),
-        What::PutCounted { count } => (Action::CopyUpTo { count: count.0 }, local, remote),
+        What::Put | What::PutNumber { .. } => (Action::Copy, local, remote),
+        What::PutCounted { count } | What::PutRows { count, .. } => {
+            let (count, flip) = (count.0, 0);
+            (Action::CopyUpTo { count, flip }, local, remote)
+        }
         What::Get => (Action::Copy, remote, local),
         What::Accumulate { op, scalar, atomic } => {
             (Action::Accumulate { op, scalar, atomic }, local, remote)
@@ -271,10 +292,14 @@ pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, si
         ),
     };
     let parity = if edge.flip == 0 { Ptr::NULL } else { parity };
+    let (size, count) = match note.what {
+        What::PutRows { size: row, .. } => (row, note.count * size / row),
+        _ => (size, note.count),
+    };
     Move {
         action,
         size: size as u32,
-        count: note.count,
+        count,
         src,
         dst,
         parity,

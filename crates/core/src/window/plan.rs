@@ -11,7 +11,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::site::CallSite;
 
 use super::edge::{Edge, Touched};
-use super::note::{Draft, Lanes, Note, What, lower_note, parts};
+use super::note::{Draft, Lanes, Note, What, check_of, lower_note, parts};
 use super::programs::programs;
 use super::stages::{cut, stages};
 use super::{Half, Link};
@@ -252,7 +252,11 @@ fn validate<D: Device>(
 
 fn is_atomic(what: What) -> bool {
     match what {
-        What::Put | What::PutCounted { .. } | What::Get => false,
+        What::Put
+        | What::PutCounted { .. }
+        | What::PutRows { .. }
+        | What::PutNumber { .. }
+        | What::Get => false,
         What::Accumulate { atomic, .. } | What::FetchOp { atomic, .. } => atomic,
         What::CompareSwap { .. } => true,
     }
@@ -295,6 +299,8 @@ pub(super) fn lower<D: Device>(
             };
             let wait = Step::Wait(wait);
             let size = half.window.element_size;
+            let notes = by_lane.notes(lane);
+            let checks = notes.iter().filter_map(|note| check_of(note, told));
             let mut steps = Vec::new();
             match &peer.link {
                 Link::Mapped { word, bell } => {
@@ -305,7 +311,7 @@ pub(super) fn lower<D: Device>(
                         tag: Some(told),
                     };
                     steps.push(wait);
-                    let notes = by_lane.notes(lane);
+                    steps.extend(checks);
                     let alone = notes.len() == 1;
                     for note in notes {
                         visited();
@@ -326,8 +332,9 @@ pub(super) fn lower<D: Device>(
                         steps.push(line.wait_for_buffer(peer.buffers, tag));
                     }
                     steps.push(wait);
+                    steps.extend(checks);
                     let chunks = line.chunks(half.world.chunks());
-                    let stages = stages(by_lane.notes(lane), size, chunks);
+                    let stages = stages(notes, size, chunks);
                     for (index, stage) in stages.iter().enumerate() {
                         steps.extend(stage.iter().map(|piece| {
                             let edge = &edges[piece.note.edge as usize];
@@ -341,7 +348,9 @@ pub(super) fn lower<D: Device>(
                     }
                 }
                 Link::Nic(line) => {
-                    steps.extend([wait, line.issue()]);
+                    steps.push(wait);
+                    steps.extend(checks);
+                    steps.push(line.issue());
                     steps.extend(line.ring(told));
                 }
             }

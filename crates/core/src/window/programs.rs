@@ -50,7 +50,12 @@ pub(super) fn programs<D: Device>(
         };
         let notes = lanes.notes(lane);
         let is_staged = lanes.is_staged(lane);
-        let is_put = |what| matches!(what, What::Put | What::PutCounted { .. });
+        let is_put = |what| {
+            matches!(
+                what,
+                What::Put | What::PutCounted { .. } | What::PutRows { .. } | What::PutNumber { .. }
+            )
+        };
         if is_staged && notes.iter().any(|note| !is_put(note.what)) {
             let (window, rank) = (half.window.named(), half.peers[lane].rank);
             return Err(EpochError::NotStaged { window, rank }.into());
@@ -111,7 +116,7 @@ fn transfer<D: Device>(part: Move, note: &Note<D>, edge: &Edge, line: &NicLine) 
     let (action, direction, local, remote) = match note.what {
         What::Get => (action, Direction::Get, dst, src),
         // A NIC does not look at the count: it sends the whole source.
-        What::PutCounted { .. } => (Action::Copy, Direction::Put, src, dst),
+        What::PutCounted { .. } | What::PutRows { .. } => (Action::Copy, Direction::Put, src, dst),
         _ => (action, Direction::Put, src, dst),
     };
     // The edge has no address here. The side's base is instead the distance from the edge's beginning to the first

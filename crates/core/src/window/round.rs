@@ -18,7 +18,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidegate_hal::batch::{Action, Awaited, Batch, Move, Op, Scalar, Shape, Side, Step};
+use tidegate_hal::batch::{
+    Action, Awaited, Batch, Check, Move, Op, Scalar, Shape, Side, Step, Tag,
+};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::site::CallSite;
@@ -77,9 +79,22 @@ impl<D: Device> Run<'_, D> {
 
 /// A put of elements to the beginning of a slot.
 pub(crate) struct Put<'b, D: Device> {
+    pub(crate) what: Putting<'b, D>,
     pub(crate) slot: usize,
     pub(crate) from: Run<'b, D>,
     pub(crate) count: usize,
+}
+
+/// How many of its elements a put sends.
+pub(crate) enum Putting<'b, D: Device> {
+    All,
+    /// As many rows of `size` bytes as the number says that lies there.
+    Rows {
+        count: Run<'b, D>,
+        size: usize,
+    },
+    /// All, which are a number of 8 bytes. The stream fails if it is greater than this.
+    Number(u64),
 }
 
 /// Where a local move reads.
@@ -90,16 +105,22 @@ pub(crate) enum Origin<'b, D: Device> {
 }
 
 /// What a local move does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LocalAction {
+pub(crate) enum LocalAction<'b, D: Device> {
     Copy,
     /// Reduces the destination, which has so many numbers in each element.
     Reduce(Op, Scalar, usize),
+    /// Copies as many rows of `size` bytes as the number says that lies there.
+    CopyRows {
+        count: Origin<'b, D>,
+        size: usize,
+    },
+    /// Copies a number of 8 bytes. The stream fails if it is greater than this.
+    CopyNumber(u64),
 }
 
 /// A move within this rank.
 pub(crate) struct LocalMove<'b, D: Device> {
-    pub(crate) action: LocalAction,
+    pub(crate) action: LocalAction<'b, D>,
     pub(crate) from: Origin<'b, D>,
     pub(crate) to: Run<'b, D>,
     pub(crate) count: usize,
@@ -180,7 +201,14 @@ impl<D: Device> Round<D> {
 
         // The puts of the round.
         let note = |put: &Put<'_, D>| Note {
-            what: What::Put,
+            what: match put.what {
+                Putting::All => What::Put,
+                Putting::Rows { count, size } => What::PutRows {
+                    count: (count.at(), count.region.id),
+                    size,
+                },
+                Putting::Number(most) => What::PutNumber { most },
+            },
             edge: put.slot as u32,
             first: 0,
             count: put.count,
@@ -218,7 +246,9 @@ impl<D: Device> Round<D> {
         let mut later = Vec::new();
         let mut follows: Vec<&LocalMove<'_, D>> = Vec::new();
         let steps = |lane: &[LocalMove<'_, D>]| -> Vec<Step> {
-            lane.iter().map(|one| lower_local(inbox, one)).collect()
+            lane.iter()
+                .flat_map(|one| lower_local(inbox, one))
+                .collect()
         };
         for lane in &plan.behind {
             match follower(inbound, plan, lane, size) {
@@ -400,16 +430,17 @@ fn follower<D: Device>(
     free.then_some(index)
 }
 
+/// The steps of a local move.
 fn lower_local<T: Element, D: Device>(
     inbox: &Inbox<'_, T, D, BySlot>,
     one: &LocalMove<'_, D>,
-) -> Step {
+) -> impl Iterator<Item = Step> + use<T, D> {
     let linear = |base: Ptr| Side {
         base,
         flip: 0,
         shape: Shape::Linear,
     };
-    let (src, parity) = match one.from {
+    let place = |from: &Origin<'_, D>| match *from {
         Origin::Run(run) => (linear(run.at()), Ptr::NULL),
         Origin::Slot(_, slot, offset) => {
             let (side, parity) = inbox.side(slot);
@@ -417,25 +448,46 @@ fn lower_local<T: Element, D: Device>(
             (Side { base, ..side }, parity)
         }
     };
-    let (action, size, parts) = match one.action {
-        LocalAction::Copy => (Action::Copy, size_of::<T>(), 1),
+    let (src, parity) = place(&one.from);
+    let bytes = one.count * size_of::<T>();
+    let (action, size, count) = match &one.action {
+        LocalAction::Copy | LocalAction::CopyNumber(_) => (Action::Copy, size_of::<T>(), one.count),
+        LocalAction::CopyRows { count, size } => {
+            // Both are of the same peer, if they are slots, and so of one parity.
+            let (Side { base, flip, .. }, _) = place(count);
+            (Action::CopyUpTo { count: base, flip }, *size, bytes / size)
+        }
         LocalAction::Reduce(op, scalar, parts) => {
+            let (op, scalar) = (*op, *scalar);
             let action = Action::Accumulate {
                 op,
                 scalar,
                 atomic: false,
             };
-            (action, scalar.bytes(), parts)
+            (action, scalar.bytes(), one.count * parts)
         }
     };
-    Step::Move(Move {
+    let check = match one.action {
+        LocalAction::CopyNumber(most) => Some(Step::Check(Check {
+            count: src.base,
+            most,
+            tag: Tag {
+                window: Some(inbox.half().window.id),
+                peer: inbox.half().world.rank() as u32,
+                awaited: Awaited::Completion,
+            },
+        })),
+        _ => None,
+    };
+    let step = Step::Move(Move {
         action,
         size: size as u32,
-        count: one.count * parts,
+        count,
         src,
         dst: linear(one.to.at()),
         parity,
         early: false,
         landing: None,
-    })
+    });
+    check.into_iter().chain([step])
 }

@@ -22,7 +22,7 @@ use tidegate_hal::batch::{Move, Shape};
 use tidegate_hal::device::Device;
 
 use super::cuts::side;
-use super::note::Note;
+use super::note::{Note, What};
 use crate::nic::Chunks;
 
 /// The approximate limit for the number of stages. Larger data gets larger chunks.
@@ -111,7 +111,9 @@ impl Cut {
             piece: note.count,
             run: note.count,
         };
-        if note.count / 2 < least || note.remote_layout.is_some() {
+        // Rows are counted from the beginning of the put.
+        let rows = matches!(note.what, What::PutRows { .. });
+        if note.count / 2 < least || note.remote_layout.is_some() || rows {
             return nowhere;
         }
         let along = |inner: usize, turns: usize| {
@@ -153,7 +155,7 @@ impl Cut {
 /// The move of one piece, from the move of the whole put.
 pub(super) fn cut<D: Device>(whole: Move, piece: &StagePart<'_, D>) -> Move {
     let (first, count) = (piece.first, piece.count);
-    if count == whole.count {
+    if count == piece.note.count {
         return whole;
     }
     Move {

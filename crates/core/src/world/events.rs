@@ -35,7 +35,7 @@ impl<D: Device> World<D> {
             let failed = streams.iter().filter_map(|stream| stream.fault());
             let failed: Vec<_> = failed
                 .filter_map(|fault| match fault {
-                    Fault::Wait { tag, .. } => tag.window,
+                    Fault::Wait { tag, .. } | Fault::Count { tag, .. } => tag.window,
                     _ => None,
                 })
                 .collect();
@@ -221,6 +221,11 @@ impl<D: Device> Inner<D> {
                 rank: self.control.rank(),
                 stream: shortened(stream, MOST_TEXT),
                 reason: format!("a kernel panicked: {}", shortened(message, MOST_TEXT)),
+            }),
+            Fault::Count { .. } => Some(Cause::StreamFailed {
+                rank: self.control.rank(),
+                stream: shortened(stream, MOST_TEXT),
+                reason: fault.to_string(),
             }),
             Fault::Wait { tag, .. } => self.cause(*tag),
             // A transport fails if a peer has failed, and the other peers hear of that in another way.

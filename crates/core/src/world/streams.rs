@@ -74,6 +74,21 @@ impl<D: Device> World<D> {
                     message,
                 });
             }
+            Fault::Count { tag, count } => {
+                if let Some(cause) = self.inner.cause_of_fault(stream, &fault) {
+                    self.inner.follows(&cause);
+                    self.inner.tell_failed(cause);
+                }
+                let id = tag.window.expect("a count belongs to a window");
+                let name = self.inner.window(id).0;
+                return Error::Stream(StreamError::CountTooGreat {
+                    rank: self.rank(),
+                    stream: stream.to_owned(),
+                    window: WindowName { name, id },
+                    target: tag.peer as usize,
+                    count,
+                });
+            }
             Fault::Transport(detail) => {
                 return Error::Stream(StreamError::Transport {
                     rank: self.rank(),

@@ -25,6 +25,7 @@ pub const STEP_WAIT: u16 = 1;
 pub const STEP_MOVE: u16 = 2;
 pub const STEP_ADD: u16 = 3;
 pub const STEP_STORE: u16 = 4;
+pub const STEP_CHECK: u16 = 5;
 
 pub const ADD_HAS_WAITER: u32 = 1;
 pub const MOVE_EARLY: u32 = 1;
@@ -44,6 +45,7 @@ pub const ACTION_COUNTED: u8 = 4;
 pub const ACTION_REDUCE: u8 = 5;
 
 pub const FAULT_WAIT: u32 = 1;
+pub const FAULT_COUNT: u32 = 3;
 
 /// The head of a block's record, which says what the block does. The block's lanes follow it, and then their names.
 #[repr(C)]
@@ -165,6 +167,17 @@ pub struct StoreStep {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
+pub struct CheckStep {
+    pub head: Head,
+    /// The address of the number.
+    pub count: u64,
+    pub most: u64,
+    pub tag: RawTag,
+    pub unused: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct MoveStep {
     pub head: Head,
     /// The number of units.
@@ -220,6 +233,7 @@ pub struct TermStep {
 pub struct RawFault {
     pub kind: u32,
     pub tag: RawTag,
+    /// For `FAULT_COUNT`, the number that is too great.
     pub epoch: u64,
 }
 
@@ -370,6 +384,7 @@ plain! {
     WaitStep: 56;
     AddStep: 32;
     StoreStep: 24;
+    CheckStep: 40;
     MoveStep: 88;
     ShapeStep: 56;
     TermStep: 32;

@@ -396,6 +396,16 @@ fn lower(
                 lane.copies += usize::from(mv.count != 0 && matches!(mv.action, Action::Copy));
                 lane.shaped |= (mv.src.shape, mv.dst.shape) != (Shape::Linear, Shape::Linear);
             }
+            Step::Check(check) => {
+                let check_step = CheckStep {
+                    head: Head::of::<CheckStep>(STEP_CHECK),
+                    count: address(check.count),
+                    most: check.most,
+                    tag: check.tag.into(),
+                    unused: 0,
+                };
+                push(&check_step, &mut lane.steps);
+            }
             // An add releases everything that the team has written, and so does a store.
             Step::Flush => {}
             Step::Store(store) => {

@@ -51,7 +51,12 @@ pub(super) fn lower(mv: &Move, last: Ptr, behind: bool, out: &mut Vec<u8>) -> u6
             step.parity = address(mv.parity);
         }
     }
-    if mv.early && mv.src.flip == 0 && matches!(mv.action, Action::Copy | Action::CopyUpTo { .. }) {
+    let is_free = match mv.action {
+        Action::Copy => true,
+        Action::CopyUpTo { flip, .. } => flip == 0,
+        _ => false,
+    };
+    if mv.early && mv.src.flip == 0 && is_free {
         step.head.flags |= MOVE_EARLY;
     }
     if let Action::Copy = mv.action {
@@ -86,9 +91,9 @@ pub(super) fn lower(mv: &Move, last: Ptr, behind: bool, out: &mut Vec<u8>) -> u6
         push(step, &src, &dst, out);
         return step.count;
     }
-    if let Action::CopyUpTo { count } = mv.action {
+    if let Action::CopyUpTo { count, flip } = mv.action {
         step.action = ACTION_COUNTED;
-        step.compare = address(count);
+        (step.compare, step.result) = (address(count), flip as u64);
         let unit = unit(&[
             step.src.wrapping_sub(step.dst),
             step.src_flip,

@@ -99,7 +99,7 @@ fn cut(steps: &[Step], name: u32) -> Vec<Part> {
     for step in steps {
         let wait = waits(step);
         leg += u32::from(used && wait.is_some());
-        used |= !matches!(step, Step::Flush | Step::Store(_));
+        used |= !matches!(step, Step::Check(_) | Step::Flush | Step::Store(_));
         if before != Some(true) && wait.is_some() || pieces.is_empty() {
             pieces.push(Part {
                 gate: Vec::new(),

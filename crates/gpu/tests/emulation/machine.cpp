@@ -554,12 +554,12 @@ extern "C" u64 tidegate_layout(u64 *out) {
 #define FIELD(type, field) note(offsetof(type, field))
     note(THREADS), note(WARPS), note(MAX_BLOCKED), note(POISON), note(1ull << QUANTUM_BITS), note(PART), note(MOST_BLOCKS);
     note(TEAM_WARPS), note(TEAM_BLOCKS);
-    note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD), note(STEP_STORE);
+    note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD), note(STEP_STORE), note(STEP_CHECK);
     note(LANE_STEPS), note(LANE_WAITS), note(LANE_COPIES), note(LANE_ADDS), note(LANE_LANDS), note(LANE_LISTED), note(LANE_GATHERS), note(LANE_COUNTED), note(LANE_REDUCES);
     note(ADD_HAS_WAITER), note(MOVE_EARLY), note(MOVE_LAST_PARITY), note(MOVE_BEHIND), note(MOVE_ALONE), note(LAUNCH_NEXT);
     note(SHAPE_LINEAR), note(SHAPE_STRIDED), note(SHAPE_INDEXED);
     note(ACTION_COPY), note(ACTION_ACCUMULATE), note(ACTION_FETCH), note(ACTION_SWAP), note(ACTION_COUNTED), note(ACTION_REDUCE);
-    note(FAULT_WAIT);
+    note(FAULT_WAIT), note(FAULT_COUNT);
     note(sizeof(Record)), FIELD(Record, team), FIELD(Record, lanes), FIELD(Record, index), FIELD(Record, count), FIELD(Record, batch);
     note(sizeof(Lane)), FIELD(Lane, kind), FIELD(Lane, steps), FIELD(Lane, word), FIELD(Lane, operand), FIELD(Lane, quantum), FIELD(Lane, arrivals), FIELD(Lane, src);
     FIELD(Lane, dst), FIELD(Lane, flip), FIELD(Lane, count), FIELD(Lane, out), FIELD(Lane, value), FIELD(Lane, tail), FIELD(Lane, landing), FIELD(Lane, landing_flip), FIELD(Lane, from), FIELD(Lane, to), FIELD(Lane, unit), FIELD(Lane, scalar);
@@ -568,6 +568,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     FIELD(WaitStep, peer), FIELD(WaitStep, awaited), FIELD(WaitStep, slot);
     note(sizeof(AddStep)), FIELD(AddStep, word), FIELD(AddStep, value), FIELD(AddStep, count);
     note(sizeof(StoreStep)), FIELD(StoreStep, to), FIELD(StoreStep, value);
+    note(sizeof(CheckStep)), FIELD(CheckStep, count), FIELD(CheckStep, most), FIELD(CheckStep, window), FIELD(CheckStep, peer), FIELD(CheckStep, awaited);
     note(sizeof(MoveStep)), FIELD(MoveStep, count), FIELD(MoveStep, src), FIELD(MoveStep, dst), FIELD(MoveStep, src_flip), FIELD(MoveStep, dst_flip), FIELD(MoveStep, parity);
     FIELD(MoveStep, result), FIELD(MoveStep, compare), FIELD(MoveStep, size), FIELD(MoveStep, sub), FIELD(MoveStep, action), FIELD(MoveStep, op), FIELD(MoveStep, scalar);
     FIELD(MoveStep, unit), FIELD(MoveStep, src_shape), FIELD(MoveStep, dst_shape), FIELD(MoveStep, row);

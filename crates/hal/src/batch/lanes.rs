@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Step;
 #[cfg(doc)]
-use super::{Landed, Landing, QUANTUM, Store};
+use super::{Check, Landed, Landing, QUANTUM, Store};
 use crate::lock;
 
 /// A lane: `steps[first .. first + len]` of its batch.
@@ -60,8 +60,8 @@ impl Batch {
     /// - index tables are written before the batch is submitted, and not again;
     /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
     ///   reaches, aligned for elements of `size` bytes; sources are initialised;
-    /// - a count is live, initialised and aligned to 8 bytes, nobody writes it while its batch may be executed, and
-    ///   both sides of its move are linear;
+    /// - a count, of a move or a [`Check`], is live, initialised and aligned to 8 bytes. Nobody writes it while its batch
+    ///   may be executed, or before the wait in front of it if a peer writes it. Both sides of its move are linear;
     /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of
     ///   its lane or by stream order, unless both are atomic; the sides of one move do not overlap;
     /// - `scalar` fits `size`, and no bitwise operation has floats;

@@ -19,6 +19,13 @@ pub enum Fault {
         /// Where the wait was enqueued, if the device knows.
         site: Option<CallSite>,
     },
+    /// A number that a kernel has written is too great: how many elements this rank sends to a peer, for instance.
+    Count {
+        /// Whose number it is, and for whom.
+        tag: Tag,
+        /// The number.
+        count: u64,
+    },
     /// The transport to peers has failed, or only a part of a batch could be submitted, so that some words are not
     /// added to. The text says which.
     Transport(String),
@@ -36,6 +43,13 @@ impl std::fmt::Display for Fault {
                 write!(
                     f,
                     "rank {peer} has not signalled {awaited} of epoch {epoch}"
+                )
+            }
+            Fault::Count { tag, count } => {
+                write!(
+                    f,
+                    "the count for rank {} is {count}, which is too great",
+                    tag.peer
                 )
             }
             Fault::Transport(detail) => f.write_str(detail),

@@ -35,6 +35,17 @@ pub use rows::for_each_run;
 /// Carries out moves on the host. Agents of NICs that work with the processor use it, too.
 pub struct HostMover;
 
+/// Whether a move is of an odd epoch.
+///
+/// # Safety
+///
+/// A parity that is not null points to a live word.
+#[inline]
+unsafe fn is_odd(step: &Move) -> bool {
+    // SAFETY: the caller's promise.
+    !step.parity.is_null() && unsafe { &*step.parity.0.cast::<Word>() }.epoch() & 1 == 1
+}
+
 /// Where the two sides of a move lie in this epoch.
 ///
 /// # Safety
@@ -43,7 +54,7 @@ pub struct HostMover;
 #[inline]
 pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
     // SAFETY: the caller's promise.
-    let odd = !step.parity.is_null() && unsafe { &*step.parity.0.cast::<Word>() }.epoch() & 1 == 1;
+    let odd = unsafe { is_odd(step) };
     let base = |side: &Side| {
         if odd {
             side.base.0.wrapping_add(side.flip)
@@ -58,9 +69,13 @@ pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
 ///
 /// # Safety
 ///
-/// `count` points to a live `u64` that nobody writes meanwhile.
+/// `count` points to a live `u64` that nobody writes meanwhile, and so it does with `flip` in an odd epoch. A parity that
+/// is not null points to a live word.
 #[inline]
-pub(crate) unsafe fn counted(step: &Move, count: Ptr) -> Move {
+pub(crate) unsafe fn counted(step: &Move, count: Ptr, flip: usize) -> Move {
+    // SAFETY: the caller's promise.
+    let odd = flip != 0 && unsafe { is_odd(step) };
+    let count = count.byte_add(if odd { flip } else { 0 });
     // SAFETY: the caller's promise.
     let count = unsafe { count.0.cast::<u64>().read() };
     Move {
@@ -95,9 +110,9 @@ impl Mover for HostMover {
                     }
                 }
             }
-            Action::CopyUpTo { count } => {
+            Action::CopyUpTo { count, flip } => {
                 // SAFETY: `Batch::new` promises a live count that is written before the move; the rest is this move's.
-                unsafe { self.carry(&counted(step, count)) };
+                unsafe { self.carry(&counted(step, count, flip)) };
             }
             Action::Accumulate { op, scalar, atomic } => {
                 // SAFETY: the caller's promise; both sides lie there in this epoch.

@@ -48,8 +48,11 @@ fn count(word: &Word) -> u64 {
 
 /// Asserts that a stream has ended by this.
 fn failed_by(halt: Halt, peer: u32, awaited: Awaited, epoch: u64) {
+    let Halt::Wait { tag, epoch: at } = halt else {
+        panic!("it checks nothing");
+    };
     assert_eq!(
-        (halt.tag.peer, halt.tag.awaited, halt.epoch),
+        (tag.peer, tag.awaited, at),
         (peer, awaited, epoch),
         "the error names what was waited for"
     );
@@ -216,7 +219,7 @@ fn exchange(fuse: u32) -> bool {
     assert_eq!(epochs, count(exposed).min(count(done)));
     assert!(died || halt.is_none());
     if let Some(halt) = halt {
-        let awaited = halt.tag.awaited;
+        let awaited = halt.tag().awaited;
         failed_by(halt, 1, awaited, epochs);
         let word = match awaited {
             Awaited::Exposure => exposed,

@@ -162,8 +162,8 @@ fn a_transport_dies() {
                 match stream.run([all.tickets()]) {
                     Ok(()) => all.edge.fill(1),
                     Err(halt) => {
-                        assert_eq!(halt.tag.awaited, Awaited::Ticket);
-                        assert_eq!(halt.tag.peer, NIC as u32);
+                        assert_eq!(halt.tag().awaited, Awaited::Ticket);
+                        assert_eq!(halt.tag().peer, NIC as u32);
                     }
                 }
             })

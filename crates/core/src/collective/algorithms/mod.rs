@@ -9,6 +9,7 @@
 //! | all-reduce | all send to all, and each reduces; many ranks gather in a logarithm of rounds | ranks reduce chunks, and send them to all |
 //! | all-gather | all send to all; many ranks gather in a logarithm of rounds | all send to all |
 //! | gather, scatter, all-to-all, reduce-scatter | each datum goes directly to its rank | the same |
+//! | counted all-to-all | rows go directly to their rank, beside their number | the same |
 //! | scan | each rank sends to all higher ranks, which reduce | from rank to rank |
 //!
 //! Long data goes in pieces, one in each stage. Algorithms of two phases overlap them: while piece i is in the first
@@ -18,6 +19,7 @@
 //! the result depends on no choice, no length and no device. That rules out rings and recursive doubling, whose order
 //! differs between elements or ranks. A direct exchange of chunks sends as few bytes as a ring.
 
+mod counted;
 mod direct;
 mod reduce;
 mod scan;
@@ -103,6 +105,7 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
             let (to, from) = (counts.blocks(job.ranks), counts.received(job.ranks));
             direct::all_to_all(job, &to, &from)
         }
+        JointKind::Counted { row } => counted::all_to_all(job, row, counts.vector()),
         JointKind::Reduce { root } => match is_short(counts.vector()) {
             true => reduce::to_root(job, root, counts.vector()),
             false => reduce::chunks_to_root(job, root, counts.vector()),

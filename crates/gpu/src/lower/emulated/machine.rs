@@ -449,7 +449,10 @@ pub(super) fn layout(sizes: Sizes) -> Vec<u64> {
         MOST_BLOCKS,
     ];
     let teams = [TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
-    let steps = [STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD, STEP_STORE].map(u64::from);
+    let steps = [
+        STEP_END, STEP_WAIT, STEP_MOVE, STEP_ADD, STEP_STORE, STEP_CHECK,
+    ]
+    .map(u64::from);
     let kinds = [
         LANE_STEPS,
         LANE_WAITS,
@@ -488,6 +491,7 @@ pub(super) fn layout(sizes: Sizes) -> Vec<u64> {
         fields!(WaitStep: word operand quantum arrivals tag.window tag.peer tag.awaited slot),
         fields!(AddStep: word value count),
         fields!(StoreStep: to value),
+        fields!(CheckStep: count most tag.window tag.peer tag.awaited),
         fields!(MoveStep: count src dst src_flip dst_flip parity result compare size sub action op scalar unit src_shape dst_shape row),
         fields!(ShapeStep: table rank count stride),
         fields!(TermStep: src flip parity op),
@@ -505,7 +509,7 @@ pub(super) fn layout(sizes: Sizes) -> Vec<u64> {
         .chain(flags)
         .chain(shapes)
         .chain(actions)
-        .chain([u64::from(FAULT_WAIT)])
+        .chain([FAULT_WAIT, FAULT_COUNT].map(u64::from))
         .chain(structs.into_iter().flatten().map(|number| number as u64))
         .collect()
 }

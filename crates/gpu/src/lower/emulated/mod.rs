@@ -14,6 +14,7 @@
 //! * [`neighbours`]: lanes that share a block, each at an epoch of its own;
 //! * [`landings`]: bytes that land with tags, seen from either side;
 //! * [`failure`]: poison, abort, streams that follow others, and reports of waits that take long;
+//! * [`checks`]: numbers that are too great;
 //! * [`mutants`]: each of these tests finds the errors that it is meant to find;
 //! * [`couriers`]: copies beside the kernel are made under an exposure, or not at all;
 //! * [`stamps`]: the kernel of `kernels/stamped.cu`, which passes the other tests, too.
@@ -24,6 +25,7 @@
 //!
 //! Without g++ the tests are skipped. With `CI` set, they fail.
 
+mod checks;
 mod couriers;
 mod edge;
 mod failure;
@@ -147,6 +149,12 @@ fn poison_ends_what_depends_on_it_and_nothing_else() {
 }
 
 #[test]
+fn a_number_that_is_too_great_ends_a_stream() {
+    let Some(mut machine) = small() else { return };
+    checks::check(&mut machine, 0..600).unwrap();
+}
+
+#[test]
 fn the_host_ends_a_stream() {
     let Some(mut machine) = small() else { return };
     failure::check_abort(&mut machine, Form::Whole, 0..100).unwrap();
@@ -251,6 +259,7 @@ fn the_stamped_kernel_does_what_the_other_does() {
     failure::check_poison(machine, Form::Whole, 0..60).unwrap();
     failure::check_abort(machine, Form::Whole, 0..40).unwrap();
     failure::check_follow(machine, 0..300).unwrap();
+    checks::check(machine, 0..100).unwrap();
     order::check(machine, 0..30).unwrap();
     order::check_looks(machine, 0..40).unwrap();
     couriers::check(machine, 0..200).unwrap();

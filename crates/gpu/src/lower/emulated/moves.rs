@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Move, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
+    Action, Add, Awaited, Batch, Check, Move, QUANTUM, Scalar, Shape, Side, Step, Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
 use tidegate_host::HostMover;
@@ -13,7 +13,7 @@ use super::super::layout::{LANE_COUNTED, LANE_LISTED};
 use super::super::{LANE_STEPS, ShortLane, Sizes, TEAM_BLOCKS, TEAM_WARPS};
 use super::launched::{Home, Launched};
 use super::machine::{Do, Machine};
-use super::memory::Arena;
+use super::memory::{Arena, change};
 use crate::lower::random::Rng;
 
 mod arithmetic;
@@ -198,7 +198,7 @@ impl Maker<'_> {
         );
         let linear = (src.shape, dst.shape) == (Shape::Linear, Shape::Linear);
         let action = match linear && self.rng.once_in(3) {
-            true => self.counted(count),
+            true => self.counted(count, parity),
             false => Action::Copy,
         };
         Move {
@@ -214,16 +214,36 @@ impl Maker<'_> {
     }
 
     /// A copy of at most `most` elements: of none, some, all, or of more than there are.
-    fn counted(&mut self, most: usize) -> Action {
-        let count = match self.rng.below(5) {
-            0 => 0,
-            1 => most as u64,
-            2 => self.rng.of(&[most as u64 + 1, u64::MAX, 1 << 61]),
-            _ => self.rng.below(most) as u64,
-        };
-        Action::CopyUpTo {
-            count: self.arena.word(count),
+    /// With a parity, there may be another number for odd epochs.
+    fn counted(&mut self, most: usize, parity: Ptr) -> Action {
+        let flips = !parity.is_null() && self.rng.once_in(2);
+        let count = Ptr(self.arena.take(if flips { 16 } else { 8 }, 0, false));
+        let flip = if flips { 8 } else { 0 };
+        for at in [0, flip] {
+            let number = match self.rng.below(5) {
+                0 => 0,
+                1 => most as u64,
+                2 => self.rng.of(&[most as u64 + 1, u64::MAX, 1 << 61]),
+                _ => self.rng.below(most) as u64,
+            };
+            change(count.byte_add(at), |_| number);
         }
+        Action::CopyUpTo { count, flip }
+    }
+
+    /// A check that passes.
+    fn check(&mut self) -> Step {
+        let most = self.rng.of(&[0, 7, u64::MAX]);
+        let count = self.rng.of(&[0, most / 2, most]);
+        Step::Check(Check {
+            count: self.arena.word(count),
+            most,
+            tag: Tag {
+                window: None,
+                peer: 3,
+                awaited: Awaited::Completion,
+            },
+        })
     }
 
     fn wait(&mut self, epoch: u64, quantum: u64) -> (Step, Ptr) {
@@ -280,7 +300,7 @@ impl Maker<'_> {
         };
         let (src, dst) = (side(0, false), side(flip, true));
         let action = match self.rng.once_in(3) {
-            true => self.counted(bytes),
+            true => self.counted(bytes, Ptr::NULL),
             false => Action::Copy,
         };
         Move {
@@ -305,6 +325,9 @@ impl Maker<'_> {
             let (wait, operand) = self.wait(epoch, quantum);
             steps.push(wait);
             parity = operand;
+        }
+        if self.rng.once_in(3) {
+            steps.push(self.check());
         }
         if !self.rng.once_in(6) {
             let copies = match self.rng.below(6) {
@@ -331,6 +354,9 @@ impl Maker<'_> {
             let (wait, operand) = self.wait(epoch, QUANTUM);
             steps.push(wait);
             parity = operand;
+        }
+        if self.rng.once_in(3) {
+            steps.push(self.check());
         }
         // Usually a few moves, sometimes very many.
         let moves = if self.rng.once_in(8) {
@@ -377,6 +403,9 @@ impl Maker<'_> {
             let (wait, operand) = self.wait(epoch, quantum);
             steps.push(wait);
             operands.push(operand);
+            if self.rng.once_in(3) {
+                steps.push(self.check());
+            }
             for _ in 0..self.rng.below(3) {
                 let last = *operands.last().expect("one was pushed");
                 let which = if self.rng.once_in(3) {

@@ -67,7 +67,7 @@ pub(super) fn legs(steps: &[Step]) -> Vec<bool> {
                 }
                 (used, waits) = (true, true);
             }
-            Step::Flush | Step::Store(_) => {}
+            Step::Check(_) | Step::Flush | Step::Store(_) => {}
             _ => used = true,
         }
     }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::machine::{MACHINE, Machine, SMALL, Scratch, compile_machine, kernel_source};
 use super::protocol::Form;
-use super::{failure, landings as lands, moves, neighbours, order, protocol, waits};
+use super::{checks, failure, landings as lands, moves, neighbours, order, protocol, waits};
 
 mod landings;
 mod short;
@@ -40,6 +40,7 @@ const FOLLOW: Check = |machine| failure::check_follow(machine, 0..500);
 const REPORTS: Check = |machine| failure::check_reports(machine, 0..40);
 const REPORTS_BY_TURNS: Check = |machine| failure::check_reports_by_turns(machine, 0..10);
 const ORDER: Check = |machine| order::check(machine, 0..80);
+const CHECKS: Check = |machine| checks::check(machine, 0..600);
 const LOOKS: Check = |machine| order::check_looks(machine, 0..40);
 const WAITS: Check = |machine| waits::check(machine, 0..400);
 const LANDED: Check = |machine| lands::check_waits(machine, 0..200);

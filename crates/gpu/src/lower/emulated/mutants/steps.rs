@@ -1,8 +1,8 @@
 //! Lanes that are carried out by their steps: waits, moves, adds, failure.
 
 use super::{
-    ABORT, EPOCHS, EXTREMES, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REDUCTIONS, REPORTS,
-    REPORTS_BY_TURNS, TURNS,
+    ABORT, CHECKS, EPOCHS, EXTREMES, FOLLOW, LOOKS, MOVES, Mutant, PARITIES, POISON, REDUCTIONS,
+    REPORTS, REPORTS_BY_TURNS, TURNS,
 };
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -28,6 +28,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "case OP_MAX: return (b != b || a > b) ? a : b;",
         "case OP_MAX: return (b != b || a >= b) ? a : b;",
     ),
+    // Checks: of the greatest number; without a barrier, poison or the right report; where a slow thread still reads; and
+    // the epoch that the moves behind them have.
+    (
+        MOVES,
+        "if (count <= check->most)",
+        "if (count < check->most)",
+    ),
+    (
+        CHECKS,
+        "team.barrier();\n                if (stand->failed) {",
+        "if (stand->failed) {",
+    ),
+    (
+        CHECKS,
+        "if (team.rank() == 0) poison_rest(next);\n                    return;\n                }\n                break;\n            }\n            case STEP_MOVE",
+        "return;\n                }\n                break;\n            }\n            case STEP_MOVE",
+    ),
+    (
+        CHECKS,
+        "check->awaited, count}",
+        "check->awaited, check->most}",
+    ),
+    (
+        CHECKS,
+        "stand = stand == stands ? stands + 1 : stands;\n                if (team.rank() == 0) {\n                    stand->failed = !check",
+        "if (team.rank() == 0) {\n                    stand->failed = !check",
+    ),
+    (PARITIES, "stand->epoch = last->epoch;", ""),
+    // The number of the other buffer.
+    (
+        MOVES,
+        "move->compare + (odd ? move->result : 0)",
+        "move->compare",
+    ),
     // The barrier before an add, and the one after a wait.
     (
         EPOCHS,
@@ -42,8 +76,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // All waits of a team use the same state.
     (
         PARITIES,
-        "stand = stand == stands ? stands + 1 : stands;",
-        "stand = stands;",
+        "bool ok;\n                stand = stand == stands ? stands + 1 : stands;",
+        "bool ok;\n                stand = stands;",
     ),
     // Every block advances the operand; the first one does; none does; tickets advance it, too.
     (
@@ -268,8 +302,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         POISON,
-        "if (team.rank() == 0) poison_rest(next);",
-        "(void)0;",
+        "if (!ok) {\n                    if (team.rank() == 0) poison_rest(next);",
+        "if (!ok) {",
     ),
     (
         ABORT,
