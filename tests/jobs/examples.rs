@@ -92,6 +92,20 @@ fn jacobi() {
 }
 
 #[test]
+fn moe() {
+    for ranks in SIZES {
+        let texts = run("moe", ranks);
+        let steps = "20 steps of 64 tokens each, all equal";
+        let experts = 2 * ranks;
+        assert_eq!(
+            texts[0],
+            format!("{ranks} ranks, {experts} experts: {steps}\n")
+        );
+        assert!(texts[1..].iter().all(String::is_empty));
+    }
+}
+
+#[test]
 fn heat3d() {
     let mut said = Vec::new();
     for ranks in SIZES {
