@@ -2,21 +2,26 @@
 //!
 //! ```sh
 //! cargo bench --bench growth -- 8 64 256 512 1024
+//! cargo bench --bench growth -- 8 64 256 512 1024 --svg benches/charts/growth-ranks.svg
 //! ```
 //!
-//! All ranks are processes of this machine. Each opens windows with the ranks on both sides of it, which it keeps. Then
+//! All ranks are processes of this machine, and may open 256 descriptors; rank 0 may raise that. Each opens windows with the ranks on both sides of it, which it keeps. Then
 //! one rank declares a slot that no other rank puts to: the error must be the same text on all ranks.
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate::WorldOptions;
 use tidegate::host::prelude::*;
+use tidegate_bench::charts::{Growth, large_jobs};
 use tidegate_cli::{Job, Output};
 
 /// The variable that makes this program a rank. Its value is the time at which the launcher began, in microseconds.
 const BEGAN: &str = "GROWTH_BEGAN";
+/// The variable with the file in which rank 0 tells what it has measured.
+const TOLD: &str = "GROWTH_TOLD";
 /// How many windows are opened while time is measured. One was opened before.
 const WINDOWS: u32 = 8;
 
@@ -38,23 +43,53 @@ fn main() -> ExitCode {
 
 /// Runs a job of each size that the command line names.
 fn launch() -> Result<(), Failure> {
-    // `cargo bench` adds an option.
-    let sizes = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with("--"));
-    let mut sizes: Vec<usize> = sizes.map(|size| size.parse()).collect::<Result<_, _>>()?;
+    let (mut sizes, mut chart) = (Vec::new(), None);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            // `cargo bench` adds this.
+            "--bench" => {}
+            "--svg" => chart = Some(arguments.next().ok_or("--svg needs a file")?),
+            size => sizes.push(size.parse::<usize>()?),
+        }
+    }
     if sizes.is_empty() {
         sizes = vec![8, 64, 256];
     }
     println!("| ranks | join | open one window | rank 0's memory |\n|---|---|---|---|");
-    for size in sizes {
-        let outcome = Job::this_program(size)?
+    let folder = tempfile::tempdir()?;
+    let told = folder.path().join("told");
+    let mut measured = Vec::new();
+    for ranks in sizes {
+        let outcome = Job::this_program(ranks)?
             .env(BEGAN, now().as_micros().to_string())
+            .env(TOLD, &told)
             .output(Output::Inherited)
             .run()?;
         if outcome.exit_code() != 0 {
-            return Err(format!("the job of {size} ranks failed").into());
+            return Err(format!("the job of {ranks} ranks failed").into());
         }
+        let numbers = std::fs::read_to_string(&told)?;
+        let numbers = numbers.split_whitespace().map(str::parse);
+        let numbers = numbers.collect::<Result<Vec<f64>, _>>()?;
+        let [join, window, memory] = numbers[..] else {
+            return Err("rank 0 said something else".into());
+        };
+        println!(
+            "| {ranks} | {:.2} s | {window:.1} ms | {memory:.1} MB |",
+            join / 1e3
+        );
+        measured.push(Growth {
+            ranks,
+            join,
+            window,
+        });
+    }
+    if let Some(path) = chart {
+        let processors = std::thread::available_parallelism()?;
+        let place = format!("host streams, {processors} processors, 256 descriptors a rank");
+        let svg = large_jobs(&measured, &place).ok_or("a chart needs two numbers of ranks")?;
+        std::fs::write(path, svg)?;
     }
     Ok(())
 }
@@ -78,7 +113,22 @@ fn window(world: &World, name: &str, odd: Option<usize>) -> SlotWindow<f64> {
     window
 }
 
+/// The limit under which ranks run, as `ulimit -n` sets it. Rank 0 needs more, and may have it.
+const DESCRIPTORS: u64 = 256;
+
+fn limit_descriptors() -> Result<(), Failure> {
+    let is_first = std::env::var("RANK")? == "0";
+    let former = getrlimit(Resource::Nofile);
+    let maximum = match is_first {
+        true => former.maximum,
+        false => Some(DESCRIPTORS),
+    };
+    let current = Some(DESCRIPTORS);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current, maximum })?)
+}
+
 fn rank(began: &str) -> Result<(), Failure> {
+    limit_descriptors()?;
     let world = World::join(WorldOptions::new())?;
     let joined = now().saturating_sub(Duration::from_micros(began.parse()?));
     stream!(let s = world.stream()?);
@@ -98,12 +148,8 @@ fn rank(began: &str) -> Result<(), Failure> {
         return Err(format!("not all ranks have this error: {error}").into());
     }
     if world.rank() == 0 {
-        println!(
-            "| {} | {:.2} s | {:.1} ms | {memory:.1} MB |",
-            world.size(),
-            joined.as_secs_f64(),
-            each.as_secs_f64() * 1e3
-        );
+        let [joined, each] = [joined, each].map(|time| time.as_secs_f64() * 1e3);
+        std::fs::write(std::env::var(TOLD)?, format!("{joined} {each} {memory}"))?;
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ fn a_rank() {
         "panics early beside a stream" => panics_early(&world, true),
         "fails alone" => fails_alone(&world),
         "again" => again(world),
+        "opens" => opens(&world),
         "survivors" => survivors(&world),
         "left needed" => leaves(&world, 5),
         "left unneeded" => leaves(&world, 20),
@@ -253,6 +254,68 @@ fn of_a_rank_that_was_killed_those_hear_that_reduce() {
         assert!(is_named, "{error}");
     }
     assert!(longest_survival(&outcome, 1) < SOON);
+}
+
+/// Opens one window after the other with the ranks on both sides, until a rank is lost. The last window is revoked.
+fn opens(world: &World) -> Result<()> {
+    let (left, right) = world.ring();
+    stream!(let s = world.stream()?);
+    let mut last = None;
+    let mut count = 0;
+    let failed = loop {
+        let mut window = SlotWindow::<u64>::new(&format!("window {count}"));
+        window.slot_from(left, 0, 1);
+        window.slot_to(right, 0);
+        match window.open(&s) {
+            Ok(opened) => last = Some(opened),
+            Err(error) => break error,
+        }
+        count += 1;
+        if count == 3 {
+            ready(world);
+        }
+    };
+    println!("opened: {count}");
+    let (_inbox, mut outbox) = last.expect("three were opened before a rank was killed");
+    let nobody = Group::new([]);
+    let start = Instant::now();
+    loop {
+        assert!(start.elapsed() < LONG, "the window is not revoked");
+        std::thread::sleep(Duration::from_millis(1));
+        match outbox.start_with(&nobody)?.complete(&s) {
+            Ok(again) => outbox = again,
+            Err(Error::Revoked { .. }) => return Err(failed),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_while_windows_are_opened_is_named_by_all_and_leaves_none_open() {
+    for time in 0..8 {
+        let victim = 1 + time % 7;
+        let job = start("opens", 8);
+        job.wait_ready();
+        std::thread::sleep(Duration::from_micros(613 * time as u64));
+        job.kill(victim);
+        let outcome = job.finish();
+        let mut counts = Vec::new();
+        for (rank, end) in outcome.ranks.iter().enumerate() {
+            if rank == victim {
+                continue;
+            }
+            let error = error(end);
+            assert!(error.contains(&format!("rank {victim} ")), "{error}");
+            counts.extend(lines(end, "opened: "));
+        }
+        // As long as rank 0 lives, a window opens on all ranks or on none.
+        assert!(
+            counts.len() == 7 && counts.iter().all(|count| *count == counts[0]),
+            "{counts:?}"
+        );
+        let took = longest_survival(&outcome, victim);
+        assert!(took < SOON, "{took:?}");
+    }
 }
 
 /// Rank 2 is lost. The others have a window of their own, without rank 2.

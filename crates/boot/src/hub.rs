@@ -29,6 +29,7 @@
 //! sends, is silent for too long, or does not read. Callers that do not prove that they belong to the job are logged
 //! and refused. If a rank is lost before the job runs, the rendezvous ends for all ranks, with the reason.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_hal::ids::TeamId;
 use tidegate_hal::tell;
 
@@ -50,6 +51,8 @@ const MOST_WAITING: i32 = 4096;
 pub(crate) const HOLD: Duration = Duration::from_millis(300);
 /// How many frames, and how many bytes of them, are queued before they are sent and heartbeats go out.
 const TURN: (usize, usize) = (1024, 16 << 20);
+/// How many descriptors rank 0 may need besides those of the other ranks' connections.
+const OWN_DESCRIPTORS: u64 = 512;
 /// A younger caller is not refused to make room, since it may be a slow rank.
 const YOUNG: Duration = Duration::from_millis(500);
 
@@ -121,6 +124,7 @@ impl Hub {
         generation: u64,
     ) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
+        make_room(size);
         // All ranks may call at once. A kernel that has no room for a caller lets it wait for a second or longer.
         rustix::net::listen(&listener, MOST_WAITING)?;
         Ok(Self {
@@ -403,6 +407,19 @@ impl Hub {
             .into_iter()
             .flatten()
             .min()
+    }
+}
+
+/// Rank 0 needs a descriptor for each other rank. If it may open fewer and the system allows more (the limit is *soft*),
+/// it takes more.
+fn make_room(size: usize) {
+    let limit = getrlimit(Resource::Nofile);
+    let needed = size as u64 + OWN_DESCRIPTORS;
+    let allowed = limit.maximum.map_or(needed, |most| most.min(needed));
+    if limit.current.is_some_and(|current| current < allowed) {
+        let current = Some(allowed);
+        // If it fails, ranks that find no room are told so.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
 }
 

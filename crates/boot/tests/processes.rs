@@ -566,6 +566,20 @@ fn a_rank_0_that_can_let_nobody_in_names_the_limit() {
     assert!(named(&outcome), "{outcome:?}");
 }
 
+/// Shells and systems give programs a low limit that they may raise.
+#[test]
+fn rank_0_makes_room_for_the_others_if_it_may() {
+    let script = "ulimit -S -n 16; exec \"$PROGRAM\" --exact role_of_a_rank --nocapture --quiet";
+    let outcome = Job::new("/bin/sh", 24)
+        .args(["-c", script])
+        .env("PROGRAM", std::env::current_exe().unwrap())
+        .env("TEST_ROLE", "nothing")
+        .output(Output::Captured)
+        .run()
+        .unwrap();
+    assert!(outcome.success(), "{outcome:?}");
+}
+
 #[test]
 fn errors_are_typed() {
     let error =

@@ -105,6 +105,35 @@ pub(super) fn throttling(rows: &[Row], variant: &str, place: &str) -> Option<Str
     })
 }
 
+/// What a job of so many ranks costs, as `benches/growth.rs` measures it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Growth {
+    /// The ranks of the job.
+    pub ranks: usize,
+    /// How long joining takes, in milliseconds.
+    pub join: f64,
+    /// How long opening a window takes, in milliseconds.
+    pub window: f64,
+}
+
+/// Joining and opening a window, by the number of ranks. `None` if there are not two numbers.
+pub fn large_jobs(jobs: &[Growth], place: &str) -> Option<String> {
+    let mut series = Lines::default();
+    for job in jobs {
+        let x = job.ranks as f64;
+        series.add("the whole job joins".into(), x, Some(job.join));
+        let name = "a window of two neighbours opens";
+        series.add(name.into(), x, Some(job.window));
+    }
+    series.plot(&Plot {
+        title: "Joining a job and opening a window, by the number of ranks",
+        place: place.to_owned(),
+        x: ("ranks", Scale::Log),
+        y: ("milliseconds", Scale::Log),
+        ticks: None,
+    })
+}
+
 /// Two GPUs: the time of a message, or its bandwidth.
 pub(super) fn pair(results: &Results, bandwidth: bool) -> Option<String> {
     let mut series = Lines::default();

@@ -15,7 +15,7 @@
 //! | `pair-latency.svg`, `pair-bandwidth.svg` | two GPUs, by the size of a message |
 //! | `timeline.svg` | the operations of rank 0 over time, stream-triggered and host-synchronised |
 //!
-//! Failed rows are in no picture.
+//! Failed rows are in no picture. [`large_jobs`] draws what `benches/growth.rs` measures.
 //!
 //! # Failures
 //!
@@ -33,4 +33,5 @@ mod results;
 mod tests;
 
 pub use all::{Chart, Missing, draw, run, throttling};
+pub use lines::{Growth, large_jobs};
 pub use results::{Entry, RESULTS, Recorded, Results};
