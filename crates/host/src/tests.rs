@@ -13,7 +13,9 @@ use std::time::Duration;
 use tidegate_hal::batch::{
     Action, Add, Batch, Move, Op, POISON, QUANTUM, Scalar, Shape, Side, Step,
 };
-use tidegate_hal::device::{Device, DeviceError, Fault, Priority, Reclaim, Stream, StreamConfig};
+use tidegate_hal::device::{
+    ClosureDevice, Device, DeviceError, Fault, Priority, Reclaim, Stream, StreamConfig,
+};
 use tidegate_hal::far::{Bus, BusError, Piece, Reached, Span, Update};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Bell, Word};
@@ -102,6 +104,19 @@ fn is_mapped(at: usize) -> bool {
         let number = |text| usize::from_str_radix(text, 16).expect("a hexadecimal number");
         range.is_some_and(|(from, to)| (number(from)..number(to)).contains(&at))
     })
+}
+
+/// A far address of a bus is a name, and no kernel may store there.
+#[test]
+fn kernels_do_not_reach_far_addresses() {
+    let at = |address| Ptr(std::ptr::without_provenance_mut(address));
+    let far = [FAR, FAR + 64, 2 * FAR - 8].map(at);
+    let near = [64, FAR - 8, 2 * FAR].map(at);
+    let over = Host::over(Arc::new(Fails::default()));
+    assert!(far.iter().all(|memory| !over.reaches(*memory)));
+    assert!(near.iter().all(|memory| over.reaches(*memory)));
+    let alone = Host::for_threads();
+    assert!(far.iter().all(|memory| alone.reaches(*memory)));
 }
 
 #[test]
