@@ -6,7 +6,7 @@
 //! number of the epoch. The stamps give the numbers of waits. A signal gets its number from the waits around it on its
 //! own rank:
 //!
-//! - A complete waits for the post of its own epoch.
+//! - A complete waits for the post of its own epoch, or the last call before it on its stream that waits for a post does.
 //! - A post is followed by the wait for the same epoch, or for the epoch before if the origins had an exposure from the
 //!   beginning.
 //! - All signals and waits of one execution of a barrier have one number.
@@ -251,8 +251,15 @@ fn signals_of(rank: &Rank, index: usize) -> Vec<(Key, LegRef)> {
     let mut acts = Acts::new();
     // How many signals had no wait beside them that gives their number.
     let mut counts: HashMap<(Option<WindowId>, Operation, u32), u64> = HashMap::new();
+    // The epoch of the last post that each stream has awaited.
+    let mut posted: HashMap<(usize, Option<WindowId>, u32), u64> = HashMap::new();
     for (at, batch, leg) in legs(rank, index) {
         let part = Rank::part(batch, leg);
+        if let Some(awaits) = part.awaits
+            && awaits.operation == Operation::Post
+        {
+            posted.insert((at.stream, awaits.window, awaits.peer), leg.epoch);
+        }
         let item = &rank.streams[at.stream].items[at.item];
         let Work::Batch(_, all) = &item.work else {
             continue;
@@ -279,7 +286,10 @@ fn signals_of(rank: &Rank, index: usize) -> Vec<(Key, LegRef)> {
                     continue;
                 }
                 Operation::Arrive => beside(Operation::Arrive, true),
-                _ => beside(Operation::Post, false),
+                _ => {
+                    let before = (at.stream, tells.window, tells.peer);
+                    beside(Operation::Post, false).or_else(|| posted.get(&before).copied())
+                }
             };
             let count = counts.entry(key).or_default();
             let epoch = epoch.unwrap_or(*count);

@@ -1,7 +1,7 @@
 //! The model of a trace, on events that were made up.
 
 use serde_json::{Value, json};
-use tidegate_core::observe::Event;
+use tidegate_core::observe::{Declared, Event};
 
 use super::job::Job;
 use super::late;
@@ -160,6 +160,39 @@ fn the_root_of_a_chain_is_late_and_not_who_passes_it_on() {
         "{line}"
     );
     assert!(line.contains("its kernel step ran (solver.rs:7)"), "{line}");
+}
+
+/// Kernels fill the epochs of rank 0. The first is completed by a kernel, of which no stamp tells; the second by a call.
+#[test]
+fn a_complete_has_the_epoch_that_was_opened() {
+    let mut ranks: Vec<_> = (0..2)
+        .map(|rank| Made::new(rank, 2, "one", &[], 0))
+        .collect();
+    ranks[0].declare(2, "Open", Some((1, "Post")), None);
+    ranks[0].declare(3, "Complete", None, Some((1, "Complete")));
+    ranks[1].declare(1, "Post", None, Some((0, "Post")));
+    ranks[1].declare(4, "Wait", Some((0, "Complete")), None);
+    for (epoch, start) in [(0, MS), (1, 10 * MS)] {
+        ranks[1].enqueue(1, start);
+        ranks[1].leg(1, 0, [start, start, start + 10]);
+        ranks[0].enqueue(2, start);
+        ranks[0].leg(2, epoch, [start, start + 20, start + 20]);
+        if epoch == 1 {
+            ranks[0].enqueue(3, start + 30);
+            ranks[0].leg(3, 0, [start + 30, start + 30, start + 40]);
+        }
+        ranks[1].enqueue(4, start + 10);
+        ranks[1].leg(4, epoch, [start + 10, start + 50, start + 50]);
+    }
+    ranks.iter_mut().for_each(|rank| rank.leave(20 * MS));
+    let job = job(&ranks);
+    let waits = job.legs().filter(|(_, batch, _)| batch.batch == 4);
+    let signals: Vec<_> = waits.map(|(_, _, leg)| leg.signal).collect();
+    assert_eq!(signals.len(), 2);
+    assert_eq!(signals[0], None, "no stamp tells of it");
+    let complete = signals[1].expect("the call has completed it");
+    let of = |(at, batch, _): (_, &Declared, _)| (at == complete).then_some(batch.batch);
+    assert_eq!(job.legs().find_map(of), Some(3));
 }
 
 #[test]
