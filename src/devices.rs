@@ -12,6 +12,8 @@ macro_rules! names {
 
         /// One rank's view of the job, as [`generic::World`] describes it.
         pub type World = generic::World<$device>;
+        /// Some ranks of the job, as [`generic::Team`] describes them.
+        pub type Team = generic::Team<$device>;
         /// A queue of work with a brand of its own, as [`generic::Stream`] describes it.
         pub type Stream<'s> = generic::Stream<'s, $device>;
         /// The place of a [`Region`] that is at home with the host; see [`generic::OnHost`].
@@ -76,7 +78,8 @@ macro_rules! names {
             pub use super::{
                 Access, AllGather, AllReduce, AllToAll, Barrier, Broadcast, Carry, CountedAllToAll,
                 Exposed, Gather, Graph, Inbox, InboxView, Layout, Memory, MemoryMut, On, OnHost, Opened,
-                Outbox, PairGraph, Part, Reduce, ReduceScatter, Region, Scan, Scatter, Stream, World,
+                Outbox, PairGraph, Part, Reduce, ReduceScatter, Region, Scan, Scatter, Stream, Team,
+                World,
             };
             pub use crate::{
                 Atomic, AtomicWindow, Buffers, ByRange, BySlot, Cartesian, Cells, CellsMut, Element,

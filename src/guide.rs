@@ -21,6 +21,7 @@ pages! {
     messages = "messages.md";
     collectives = "collectives.md";
     kernels = "kernels.md";
+    groups = "groups.md";
     in_async_programs = "async.md";
     when_the_compiler_says_no = "when-the-compiler-says-no.md" { pub use tidegate_core::__private::StreamsDoNotMix; };
     from_mpi = "from-mpi.md";

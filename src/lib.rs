@@ -56,6 +56,7 @@
 //! | enqueue a whole epoch as one work item | [`exchange`]; on a rank that only receives, [`Inbox::expose`](host::Inbox::expose) |
 //! | record a step once, and replay it | [`capture`] |
 //! | compute a sum over all ranks, gather, broadcast | [`collective`], [`guide::collectives`] |
+//! | open windows and collectives of some of the ranks | [`Team`](host::Team), [`guide::groups`] |
 //! | put elements that do not lie side by side, or let them land so | [`Layout`](host::Layout), [`RangeWindow`] |
 //! | lend parts of one region to two streams | [`Region::partition`](generic::Region::partition), [`IndexSet`] |
 //! | send messages whose length is only known at run time | [`guide::messages`] |
@@ -97,8 +98,8 @@
 //!   error names that rank.
 //! - *A stream* that has failed skips all later work, and each later call on it returns the error. Ranks that wait for a signal
 //!   of that stream fail, too.
-//! - *If a rank dies*, all windows and barriers of the job are revoked ([`Error::Revoked`]), and no new one can be opened
-//!   ([`Error::Control`]). Each rank can still save its own data: the host's regions, and the regions of streams on which no
+//! - *If a rank dies*, all that was opened with it is revoked ([`Error::Revoked`]), and nothing new can be opened with it
+//!   ([`Error::Control`]). Only [teams](guide::groups) without it go on. Each rank can still save its own data: the host's regions, and the regions of streams on which no
 //!   wait failed. A job cannot shrink: end it, and start a new one.
 //! - *If a rank leaves* (it drops its world, or its program ends), open windows still work for the other ranks. Only waits for
 //!   that rank end with an error. No new window can be opened then, either.

@@ -202,3 +202,62 @@ fn too_many_rows_fail_the_stream() {
         }
     });
 }
+
+/// What a step of a team has: a window with a source, and a sum with its two buffers.
+type InTeam<'s> = (
+    Inbox<'s, u64>,
+    Outbox<'s, u64>,
+    AllReduce<'s, f64>,
+    Region<u64, On<'s>>,
+    Region<f64, On<'s>>,
+    Region<f64, On<'s>>,
+);
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn teams_have_windows_and_collectives_of_their_own() {
+    ranks(RANKS, |world, k| {
+        // Ranks 2 and 0 are a team in this order, rank 1 is one alone.
+        let team = world.split("parity", world.rank() % 2, RANKS - world.rank());
+        let team = team.unwrap().unwrap();
+        stream!(let mut s = world.stream().unwrap());
+        let (left, right) = team.ring();
+        let mut window = SlotWindow::new("ring");
+        window.slot_from(left, 0, 2);
+        let to = window.slot_to(right, 0);
+        let (inbox, outbox) = window.open_in(&team, &s).unwrap();
+        let sums = AllReduce::open_in(&team, &s, "sum", 2).unwrap();
+        let (x, y) = (on(&s, &data(world.rank(), 0..2)), on(&s, &[0.0; 2]));
+        let numbers = |rank: usize| [rank as u64; 2];
+        let src = Region::from_slice(&world, &numbers(world.rank())).unwrap();
+        let src = src.on(&s).unwrap();
+        let (graph, lent) = s
+            .capture((inbox, outbox, sums, src, x, y), |s, lent| {
+                team_step(s, lent, to)
+            })
+            .unwrap();
+        graph.verify_in(&team, &s).unwrap().proof().unwrap();
+        let lent = graph.replay(&s, lent, 3).unwrap();
+        let (inbox, _outbox, _sums, _src, _x, y) = team_step(&s, lent, to).unwrap();
+        let mut seen = Region::zeroed(&world, 2).unwrap().on(&s).unwrap();
+        s.launch(k.copy_slot.threads(2, 32), (inbox.view(), 0u64, &mut seen))
+            .unwrap();
+        let left = team.world_rank(left).unwrap();
+        assert_eq!(seen.to_vec(&s).unwrap(), numbers(left));
+        let of = |rank: usize| data(team.world_rank(rank).unwrap(), 0..2);
+        let sum = |at: usize| (1..team.size()).fold(of(0)[at], |all, rank| all + of(rank)[at]);
+        check(&s, &y, vec![sum(0), sum(1)], "a team's sum");
+    });
+}
+
+fn team_step<'s>(
+    s: &Stream<'s>,
+    (inbox, outbox, mut sums, src, x, mut y): InTeam<'s>,
+    to: Out<u64>,
+) -> tidegate::Result<InTeam<'s>> {
+    let mut epoch = outbox.start();
+    epoch.put(&src, to)?;
+    let (inbox, outbox) = exchange(s, inbox, epoch)?;
+    sums.reduce_into(s, &x, &mut y, Op::Sum)?;
+    Ok((inbox, outbox, sums, src, x, y))
+}

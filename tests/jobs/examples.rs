@@ -68,6 +68,19 @@ fn ring() {
 }
 
 #[test]
+fn grid() {
+    for (ranks, columns) in [(1, 1), (2, 1), (3, 1), (6, 2), (9, 3)] {
+        for (rank, text) in run("grid", ranks).iter().enumerate() {
+            let begins = format!("rank {rank}: {columns} columns, ");
+            assert!(
+                text.starts_with(&begins) && text.ends_with(": all sums are right\n"),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
 fn halo2d() {
     let mut sweeps = Vec::new();
     for ranks in SIZES {
@@ -167,7 +180,7 @@ fn between_two_nodes() {
     if !provided("examples::between_two_nodes", tcp()) {
         return;
     }
-    for name in ["heat3d", "particles", "solvers_tokio"] {
+    for name in ["grid", "heat3d", "particles", "solvers_tokio"] {
         for each in [1, 4] {
             assert_eq!(run_between_nodes(name, each), run(name, 2 * each));
         }

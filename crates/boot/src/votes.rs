@@ -162,8 +162,8 @@ impl Failure {
         let (rank, theirs) = if one.1 == *mine { other } else { one };
         ControlError::Teams {
             rank: *rank as usize,
-            mine: mine.group(),
-            theirs: theirs.group(),
+            mine: Box::new(mine.group()),
+            theirs: Box::new(theirs.group()),
         }
     }
 

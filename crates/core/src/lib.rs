@@ -64,7 +64,7 @@ pub use region::Region;
 pub use stream::{Stream, StreamOptions, UnboundStream};
 pub use tidegate_hal::device::Priority;
 pub use window::{AtomicWindow, In, Out, RangeWindow, SlotWindow, Window};
-pub use world::World;
+pub use world::{Team, World};
 
 /// The names that the macros use. They use no others, because a program may replace `::core` by a crate of its own, and
 /// may define macros, traits and constants with any name that has no path.

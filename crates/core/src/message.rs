@@ -60,11 +60,11 @@ pub(crate) struct Answer {
     pub(crate) calls: Vec<Calling>,
     /// How many more there are.
     pub(crate) more_calls: u64,
-    /// How many exchanges the rank has come to. Exchanges are matched in order, so a rank that has come to fewer is
-    /// missing in the exchange where this one waits.
-    pub(crate) come: u64,
-    /// The collective call that the program is in.
-    pub(crate) inside: Option<Inside>,
+    /// How many exchanges the rank has come to, for each team, and for each team that it makes. Exchanges are matched in
+    /// order, so a rank that has come to fewer is missing in the exchange where this one waits.
+    pub(crate) come: Vec<(u64, u64)>,
+    /// The collective calls that the program is in.
+    pub(crate) inside: Vec<Inside>,
     /// The halves of windows that the program dropped last.
     pub(crate) dropped: Vec<(WindowId, HalfKind)>,
     /// The proved recordings that it has replayed.
@@ -100,6 +100,10 @@ pub(crate) struct Inside {
     pub(crate) millis: u64,
     /// Whether the rank waits in an exchange. Between two exchanges it works.
     pub(crate) waits: bool,
+    /// Names the team, or the team that is being made: see [`Answer::come`].
+    pub(crate) gathering: u64,
+    /// The ranks that come to the call, in ascending order; `None` if these are all ranks.
+    pub(crate) members: Option<Vec<usize>>,
 }
 
 /// One wait of one stream.

@@ -57,10 +57,14 @@ const NAME: usize = 200;
 /// The most bytes of a place in a program. The end of a longer one is kept, since it says most.
 const PLACE: usize = 120;
 /// The most waits, and the most busy streams, in an answer.
-const LINES: usize = 1000;
+const LINES: usize = 940;
 /// The most calls on streams in an answer.
 const CALLS: usize = 100;
 /// How long a call must last to be in an answer. Shorter calls are normal work of the program.
+/// How many collective calls of a program an answer names.
+const INSIDE: usize = 4;
+/// For how many teams an answer says how far the rank has come.
+const TEAMS: usize = 500;
 const CALL: Duration = TICK.checked_div(2).expect("2 is not 0");
 // A report and the rest of its message must fit in a packet.
 const _: () = assert!(graph::MOST + 64 <= Packet::MAX_BYTES);
@@ -93,7 +97,7 @@ pub(crate) trait Overseen: Send + Sync + 'static {
     fn is_in_a_call_for(&self, long: Duration) -> bool;
 
     /// How many exchanges the rank has come to, and the collective call that its program is in.
-    fn progress(&self) -> (u64, Option<Inside>);
+    fn progress(&self) -> (Vec<(u64, u64)>, Vec<Inside>);
 
     /// The name of a window.
     fn window_name(&self, id: WindowId) -> Arc<str>;
@@ -449,7 +453,11 @@ fn brief(answer: &mut Answer) {
         shorten(&mut call.stream);
         call.site.iter_mut().for_each(shorten_place);
     }
-    if let Some(inside) = &mut answer.inside {
+    answer.inside.sort_by_key(|inside| Reverse(inside.millis));
+    answer.unsaid |= answer.inside.len() > INSIDE || answer.come.len() > TEAMS;
+    answer.inside.truncate(INSIDE);
+    answer.come.truncate(TEAMS);
+    for inside in &mut answer.inside {
         shorten(&mut inside.what);
     }
 }

@@ -236,9 +236,9 @@ pub enum ControlError {
         /// The other rank.
         rank: usize,
         /// The team that this rank makes.
-        mine: Group,
+        mine: Box<Group>,
         /// The team that the other rank makes.
-        theirs: Group,
+        theirs: Box<Group>,
     },
     /// Something exceeds [`Packet::MAX_BYTES`] (some control planes take fewer) or [`Packet::MAX_HANDLES`].
     #[error(

@@ -186,6 +186,11 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         0
     }
 
+    /// Whether all ranks of the job must allocate memory for peers together, so that some of them cannot do it alone.
+    fn allocates_together(&self) -> bool {
+        false
+    }
+
     /// Why the device cannot make an operation on elements of peers' memory, or `None` if it can. The operation is a
     /// reduction, or a compare-and-swap if `reduction` is `None`. The answer is the same on all ranks. Cheap.
     fn refuses(&self, reduction: Option<Op>, scalar: Scalar) -> Option<String> {

@@ -49,7 +49,7 @@ impl fmt::Debug for TeamId {
     }
 }
 
-/// A window of the job, or a barrier or an all-reduce. It is the same on all ranks of the team. Messages show it as its
+/// A window of the job, or a collective. It is the same on all ranks of the team. Messages show it as its
 /// number, in the order in which the team opens windows.
 ///
 /// ```

@@ -167,6 +167,11 @@ unsafe impl Device for Host {
         }
     }
 
+    /// A bus may make memory by calls of all ranks, as MPI does.
+    fn allocates_together(&self) -> bool {
+        self.options.bus.is_some()
+    }
+
     fn refuses(&self, reduction: Option<Op>, scalar: Scalar) -> Option<String> {
         self.options.bus.as_ref()?.refuses(reduction, scalar)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_hal::batch::{Batch, Step};
 use tidegate_hal::device::Device;
-use tidegate_hal::ids::WindowId;
+use tidegate_hal::ids::{TeamId, WindowId};
 use tidegate_hal::site::CallSite;
 
 use super::graph::{Graph, PairGraph};
@@ -18,7 +18,7 @@ use crate::half_kind::HalfKind;
 use crate::observe::EpochCall;
 use crate::stream::{NotedStep, Stream, home_number};
 use crate::verify::{Act, Before, Item, NotPut, Op, Operation, Record, Verdict, Work, verdict};
-use crate::world::World;
+use crate::world::Team;
 
 impl<'s, D: Device> Graph<'s, D> {
     /// Proves that all ranks can replay their recordings together, any number of times; or finds the calls that wait for
@@ -58,17 +58,42 @@ impl<'s, D: Device> Graph<'s, D> {
     /// ```
     #[track_caller]
     pub fn verify(&self, stream: &Stream<'s, D>) -> Result<Verdict> {
-        let streams = [(stream.name(), home_number(stream))];
-        self.agree(stream.world(), &streams, Location::caller())
+        self.verify_in(&stream.world().everyone(), stream)
     }
 
-    /// Tells all ranks what this one has recorded on streams of these names and numbers, and makes the check.
-    fn agree(
-        &self,
-        world: &World<D>,
-        streams: &[(&str, usize)],
-        site: CallSite,
-    ) -> Result<Verdict> {
+    /// Like [`Graph::verify`], for a step of a team: the call is collective over its ranks. The step must use no window
+    /// with other ranks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Graph::verify`]. [`TeamError::Outside`](crate::error::TeamError::Outside), on all ranks of the team, if
+    /// a recording waits for another rank.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(3, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// if world.rank() != 1 {
+    ///     let ends = world.team("ends", &[0, 2])?;
+    ///     let barrier = Barrier::open_in(&ends, &s, "step")?;
+    ///     let (graph, _) = s.capture(barrier, |s, mut barrier| {
+    ///         barrier.enqueue(s)?;
+    ///         Ok(barrier)
+    ///     })?;
+    ///     graph.verify_in(&ends, &s)?.proof()?;
+    /// }
+    /// # Ok(()) });
+    /// ```
+    #[track_caller]
+    pub fn verify_in(&self, team: &Team<D>, stream: &Stream<'s, D>) -> Result<Verdict> {
+        let streams = [(stream.name(), home_number(stream))];
+        self.agree(team, &streams, Location::caller())
+    }
+
+    /// Tells the ranks of the team what this one has recorded on streams of these names and numbers, and makes the check.
+    fn agree(&self, team: &Team<D>, streams: &[(&str, usize)], site: CallSite) -> Result<Verdict> {
         let mut builder = Builder::default();
         builder.record.streams = streams.iter().map(|(name, _)| (*name).to_owned()).collect();
         // A half whose batches were recorded has epochs in the recording.
@@ -79,11 +104,13 @@ impl<'s, D: Device> Graph<'s, D> {
         self.epochs.halves().for_each(|half| builder.half(half));
         let bytes = postcard::to_stdvec(&builder.record).expect("plain data can be encoded");
         let what = "verifying a recording";
-        let agreement = world.agreement(what.to_owned())?;
-        let verdict = verdict(&agreement.gather(what, &bytes)?)?;
+        let (world, roster) = (team.world(), &*team.roster);
+        let agreement = world.agreement(roster, what.to_owned())?;
+        let told = agreement.gather(what, &bytes)?;
+        let verdict = verdict(world.size(), roster.members.iter().zip(told))?;
         tidegate_hal::tell(|| tracing::info!(%site, %verdict, "a recording was verified"));
-        if matches!(verdict, Verdict::Proved(_)) {
-            // No other thread verifies at this time, so the number is the same on all ranks.
+        if matches!(verdict, Verdict::Proved(_)) && roster.id == TeamId::WORLD {
+            // Reports compare what all ranks have replayed. No other thread verifies at this time, so the number is the same on all ranks.
             let numbers: Vec<_> = streams.iter().map(|(_, number)| *number).collect();
             let proved = world.proved(&numbers, site);
             self.proved.get_or_init(|| proved);
@@ -122,7 +149,7 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
             (stream.name(), home_number(stream)),
             (other.name(), home_number(other)),
         ];
-        (self.one).agree(stream.world(), &streams, Location::caller())
+        (self.one).agree(&stream.world().everyone(), &streams, Location::caller())
     }
 }
 

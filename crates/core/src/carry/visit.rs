@@ -12,7 +12,7 @@ use crate::place::Brand;
 use crate::stake::Stake;
 
 /// A value that is at home on one stream, and can be handed over to another stream or lent to a capture. Regions and
-/// their parts, window halves, exposed inboxes, barriers and all-reduces implement it, and structs of them derive it
+/// their parts, window halves, exposed inboxes, and collectives implement it, and structs of them derive it
 /// (`#[derive(Carry)]`). Numbers, layouts and handles of slots belong to no stream, and may be fields beside them.
 ///
 /// # Safety
@@ -44,7 +44,7 @@ use crate::stake::Stake;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be lent to a capture or handed over to another stream",
     label = "neither at home on a stream nor plain data",
-    note = "these can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, barriers, all-reduces, numbers, layouts, handles of slots, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
+    note = "these can be: regions and parts that are on the stream, inboxes (exposed or not), outboxes, collectives, numbers, layouts, handles of slots, and tuples, arrays, `Vec`s, `Option`s and structs of them with `#[derive(Carry)]`",
     note = "a struct of one device derives the `Carry` of that device's prelude (`tidegate::host::prelude`, `tidegate::cuda::prelude`); a generic struct has the device as a parameter, `D: Device`"
 )]
 pub unsafe trait Carry<'s, D: Device>: Sized {

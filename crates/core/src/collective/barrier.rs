@@ -27,8 +27,9 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::stream::Stream;
 use crate::window::{BySlot, Inbox, Outbox, Rounds, Window};
+use crate::world::Team;
 
-/// A barrier of all ranks, at home on stream `'s`.
+/// A barrier of all ranks, or of the ranks of a team, at home on stream `'s`.
 ///
 /// # Examples
 ///
@@ -67,7 +68,29 @@ impl<'s, D: Device> Barrier<'s, D> {
     /// # Ok(()) });
     /// ```
     pub fn open(stream: &Stream<'s, D>, name: &str) -> Result<Self> {
-        let ((inbox, outbox), rounds) = Window::of_barrier(name).open_with(stream, Rounds::new)?;
+        Self::open_in(&stream.world().everyone(), stream, name)
+    }
+
+    /// Opens a barrier of the ranks of a team. The call is collective over these ranks, and no others.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Barrier::open`], and those of [`Window::open_in`](crate::Window::open_in).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(4, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let row = world.split("rows", world.rank() / 2, world.rank())?.unwrap();
+    /// let mut barrier = Barrier::open_in(&row, &s, "step")?;
+    /// barrier.enqueue(&s)?;
+    /// # Ok(()) });
+    /// ```
+    pub fn open_in(team: &Team<D>, stream: &Stream<'s, D>, name: &str) -> Result<Self> {
+        let window = Window::of_barrier(name);
+        let ((inbox, outbox), rounds) = window.open_with(team, stream, Rounds::new)?;
         Ok(Barrier {
             inbox,
             outbox,

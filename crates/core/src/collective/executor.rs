@@ -36,7 +36,7 @@ use crate::window::{
     BySlot, Inbox, Joint, JointKind, LocalAction, LocalMove, Origin, Outbox, Put, Putting, Round,
     RoundPlan, Run, Window, hash_of,
 };
-use crate::world::World;
+use crate::world::Team;
 
 /// For how many different buffers and reductions the rounds are kept.
 const KEPT: usize = 8;
@@ -116,26 +116,29 @@ pub(crate) struct Executor<'s, T: Element, D: Device> {
 impl<'s, T: Element, D: Device> Executor<'s, T, D> {
     /// Opens the window of a collective.
     pub(crate) fn open(
+        team: &Team<D>,
         stream: &Stream<'s, D>,
         name: &str,
         what: What,
         choice: Choice,
     ) -> Result<Self> {
-        Self::open_parts::<T>(stream, name, what, choice)
+        Self::open_parts::<T>(team, stream, name, what, choice)
     }
 
     /// Opens the window of a collective that sends parts of elements of type `E`.
     pub(crate) fn open_parts<E: Element>(
+        team: &Team<D>,
         stream: &Stream<'s, D>,
         name: &str,
         what: What,
         choice: Choice,
     ) -> Result<Self> {
-        let world = stream.world();
-        let (rank, ranks) = (world.rank(), world.size());
+        let (rank, ranks) = (team.rank(), team.size());
         let piece = choice.piece(ranks, size_of::<T>());
         let joint = Joint {
-            kind: what.kind,
+            kind: what
+                .kind
+                .with_root(|root| team.world_rank(root).unwrap_or(root)),
             len: match &what.counts {
                 Counts::Equal(len) => Ok(*len),
                 Counts::Each(counts) => Err(hash_of(counts)),
@@ -144,10 +147,10 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             },
             choice: [choice.short, choice.piece, choice.few],
         };
-        if let Err(error) = check(world, name, piece, &what) {
+        if let Err(error) = check(team, name, piece, &what) {
             // The other ranks must hear of it.
             let window = Window::<T, _>::refused(name, joint, error).parts_of::<E>();
-            let opened = window.open(stream);
+            let opened = window.open_in(team, stream);
             return Err(opened.expect_err("a refused window is not opened"));
         }
         let job = Job {
@@ -181,8 +184,9 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         let window = Window::of_joint(name, joint, inbound_slots, outbound_slots.chain(own));
         let window = window.parts_of::<E>();
         let elements = apart.scratch.max(in_place.scratch);
-        let ((inbox, outbox), scratch) =
-            window.open_with(stream, |_, _| Region::zeroed(world, elements)?.on(stream))?;
+        let ((inbox, outbox), scratch) = window.open_with(team, stream, |_, _| {
+            Region::zeroed(team.world(), elements)?.on(stream)
+        })?;
         Ok(Executor {
             inbox,
             outbox,
@@ -194,6 +198,12 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             what,
             kept: Vec::new(),
         })
+    }
+
+    /// The number in the job of a rank of the team that has opened the window.
+    fn in_job(&self, rank: usize) -> usize {
+        let known = self.inbox.roster().in_job(rank);
+        known.expect("schedules have ranks of the team")
     }
 
     pub(crate) fn inbox(&self) -> &Inbox<'s, T, D, BySlot> {
@@ -381,7 +391,9 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
                         count: send.count,
                     })
                     .collect(),
-                origins: stage.receives.iter().map(|(slot, _)| slot.rank).collect(),
+                origins: (stage.receives.iter())
+                    .map(|(slot, _)| self.in_job(slot.rank))
+                    .collect(),
                 beside: lanes(&stage.beside),
                 behind: lanes(&stage.behind),
             }
@@ -430,7 +442,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             From::Spot(spot) => Origin::Run(body(spot)),
             From::Slot(slot, first) => {
                 let bytes = first * size_of::<T>();
-                Origin::Slot(slot.rank, number(&self.inbound, slot), bytes)
+                Origin::Slot(self.in_job(slot.rank), number(&self.inbound, slot), bytes)
             }
         };
         LocalMove {
@@ -474,15 +486,15 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
 }
 
 /// Refuses a collective that this rank cannot take part in.
-fn check<D: Device>(world: &World<D>, name: &str, piece: usize, what: &What) -> Result<()> {
+fn check<D: Device>(team: &Team<D>, name: &str, piece: usize, what: &What) -> Result<()> {
     if let JointKind::Broadcast { root }
     | JointKind::Reduce { root }
     | JointKind::Gather { root }
     | JointKind::Scatter { root } = what.kind
     {
-        world.check_rank(root)?;
+        team.world_rank(root)?;
     }
-    let ranks = world.size();
+    let ranks = team.size();
     if let (JointKind::Counted { row }, Counts::Equal(block)) = (what.kind, &what.counts) {
         let all = block
             .checked_mul(ranks)

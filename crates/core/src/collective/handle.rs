@@ -73,7 +73,36 @@ macro_rules! collective {
                 $($arg: usize,)*
                 len: usize,
             ) -> crate::error::Result<Self> {
-                Self::open_with(stream, name, $($arg,)* len, crate::collective::Choice::default())
+                Self::open_in(&stream.world().everyone(), stream, name, $($arg,)* len)
+            }
+
+            #[doc = concat!("Opens ", $what, ", in a team.")]
+            /// The call is collective over the ranks of the team, and no others. Ranks have their numbers in the team,
+            /// and data is in their order.
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("Those of [`", stringify!($name), "::open`], and those of")]
+            /// [`Window::open_in`](crate::Window::open_in).
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// # tidegate::doc::ranks(4, |world| {
+            /// # stream!(let s = world.stream()?);
+            /// let row = world.split("rows", world.rank() / 2, world.rank())?.unwrap();
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open_in(&row, &s, \"field\", ", $args, "3)?;")]
+            /// # Ok(()) });
+            /// ```
+            pub fn open_in(
+                team: &crate::world::Team<D>,
+                stream: &crate::stream::Stream<'s, D>,
+                name: &str,
+                $($arg: usize,)*
+                len: usize,
+            ) -> crate::error::Result<Self> {
+                Self::open_in_with(team, stream, name, $($arg,)* len, Default::default())
             }
 
             #[doc = concat!("Like [`", stringify!($name), "::open`], with a choice of algorithms.")]
@@ -103,11 +132,44 @@ macro_rules! collective {
                 len: usize,
                 choice: crate::collective::Choice,
             ) -> crate::error::Result<Self> {
+                Self::open_in_with(&stream.world().everyone(), stream, name, $($arg,)* len, choice)
+            }
+
+            #[doc = concat!("Like [`", stringify!($name), "::open_in`], with a choice of algorithms.")]
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("The same as [`", stringify!($name), "::open_in`]. The ranks must choose alike.")]
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// # use tidegate::host::prelude::*;
+            /// use tidegate::Choice;
+            ///
+            /// # tidegate::doc::ranks(2, |world| {
+            /// # stream!(let s = world.stream()?);
+            /// let swapped = world.team("swapped", &[1, 0])?;
+            /// let choice = Choice { short: 1 << 10, ..Choice::default() };
+            #[doc = concat!(
+                "let it = ", stringify!($name), "::<f64>::open_in_with(&swapped, &s, \"field\", ", $args, "3, choice)?;"
+            )]
+            /// # Ok(()) });
+            /// ```
+            pub fn open_in_with(
+                team: &crate::world::Team<D>,
+                stream: &crate::stream::Stream<'s, D>,
+                name: &str,
+                $($arg: usize,)*
+                len: usize,
+                choice: crate::collective::Choice,
+            ) -> crate::error::Result<Self> {
                 let counts = crate::collective::algorithms::Counts::Equal(len);
-                Self::make(stream, name, $($arg,)* counts, choice)
+                Self::make(team, stream, name, $($arg,)* counts, choice)
             }
 
             fn make(
+                team: &crate::world::Team<D>,
                 stream: &crate::stream::Stream<'s, D>,
                 name: &str,
                 $($arg: usize,)*
@@ -115,7 +177,7 @@ macro_rules! collective {
                 choice: crate::collective::Choice,
             ) -> crate::error::Result<Self> {
                 let what = crate::collective::algorithms::What { kind: $kind, counts };
-                Ok($name(crate::collective::executor::Executor::open(stream, name, what, choice)?))
+                Ok($name(crate::collective::executor::Executor::open(team, stream, name, what, choice)?))
             }
 
             /// Sets a limit for each wait, like [`Window::fail_after`](crate::Window::fail_after). A call that waits

@@ -11,7 +11,7 @@ use tidegate_loopback::{Loopback, Options};
 use super::*;
 use crate::error::{EpochError, Error, Result, WindowError};
 use crate::random::Rng;
-use crate::{On, Region, Route, Stream, World, WorldOptions, stream};
+use crate::{On, Region, Route, Stream, Team, World, WorldOptions, stream};
 
 type OnStream<'s, T> = Region<T, On<'s, Host>>;
 type S<'s> = Stream<'s, Host>;
@@ -49,12 +49,12 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(world: &World<Host>, random: &mut Rng) -> Self {
-        let ranks = world.size();
+    fn new(team: &Team<Host>, random: &mut Rng) -> Self {
+        let ranks = team.size();
         let most = random.of(&[3, 50, 700]);
         Plan {
             ranks,
-            rank: world.rank(),
+            rank: team.rank(),
             root: random.below(ranks),
             len: random.below(most),
             counts: (0..ranks).map(|_| random.below(most)).collect(),
@@ -125,7 +125,7 @@ fn pair(from: usize, to: usize, plan: &Plan) -> usize {
 }
 
 impl<'s> All<'s> {
-    fn open(s: &S<'s>, plan: Plan, delays: Rng) -> Result<Self> {
+    fn open(team: &Team<Host>, s: &S<'s>, plan: Plan, delays: Rng) -> Result<Self> {
         let Plan {
             root,
             len,
@@ -137,18 +137,18 @@ impl<'s> All<'s> {
         let to: Vec<_> = (0..ranks).map(|it| pair(rank, it, &plan)).collect();
         let from: Vec<_> = (0..ranks).map(|it| pair(it, rank, &plan)).collect();
         Ok(All {
-            broadcast: Broadcast::open_with(s, "broadcast", root, len, choice)?,
-            all_gather: AllGather::open_with(s, "all-gather", len, choice)?,
-            all_gather_counts: AllGather::open_counts(s, "all-gather-v", &plan.counts)?,
-            gather: Gather::open_counts(s, "gather", root, &plan.counts)?,
-            scatter: Scatter::open_counts(s, "scatter", root, &plan.counts)?,
-            all_to_all: AllToAll::open_with(s, "all-to-all", len, choice)?,
-            all_to_all_counts: AllToAll::open_counts(s, "all-to-all-v", &to, &from)?,
-            reduce: Reduce::open_with(s, "reduce", root, len, choice)?,
-            all_reduce: AllReduce::open_with(s, "all-reduce", len, choice)?,
-            reduce_scatter: ReduceScatter::open_with(s, "reduce-scatter", len, choice)?,
-            scan: Scan::open_with(s, "scan", len, choice)?,
-            exclusive: Scan::open_exclusive_with(s, "exclusive", len, choice)?,
+            broadcast: Broadcast::open_in_with(team, s, "broadcast", root, len, choice)?,
+            all_gather: AllGather::open_in_with(team, s, "all-gather", len, choice)?,
+            all_gather_counts: AllGather::open_counts_in(team, s, "all-gather-v", &plan.counts)?,
+            gather: Gather::open_counts_in(team, s, "gather", root, &plan.counts)?,
+            scatter: Scatter::open_counts_in(team, s, "scatter", root, &plan.counts)?,
+            all_to_all: AllToAll::open_in_with(team, s, "all-to-all", len, choice)?,
+            all_to_all_counts: AllToAll::open_counts_in(team, s, "all-to-all-v", &to, &from)?,
+            reduce: Reduce::open_in_with(team, s, "reduce", root, len, choice)?,
+            all_reduce: AllReduce::open_in_with(team, s, "all-reduce", len, choice)?,
+            reduce_scatter: ReduceScatter::open_in_with(team, s, "reduce-scatter", len, choice)?,
+            scan: Scan::open_in_with(team, s, "scan", len, choice)?,
+            exclusive: Scan::open_exclusive_in(team, s, "exclusive", len, choice)?,
             orders: Rng::new(plan.seed),
             delays,
             plan,
@@ -356,11 +356,16 @@ fn delays(world: &World<Host>, run: u64) -> Rng {
 
 /// Eager calls, captured calls, and both mixed, for some random shapes.
 fn rounds(world: &World<Host>, rounds: usize, seed: u64) -> Result<()> {
+    rounds_in(&world.everyone(), rounds, seed)
+}
+
+fn rounds_in(team: &Team<Host>, rounds: usize, seed: u64) -> Result<()> {
+    let world = team.world();
     let mut random = Rng::new(seed);
     for round in 0..rounds as u64 {
         stream!(let mut s = world.stream()?);
-        let plan = Plan::new(world, &mut random);
-        let mut all = All::open(&s, plan, delays(world, round))?;
+        let plan = Plan::new(team, &mut random);
+        let mut all = All::open(team, &s, plan, delays(world, round))?;
         let mut buffers = all.buffers(&s)?;
         for in_place in [false, true, false] {
             all.step(&s, &mut buffers, in_place)?;
@@ -371,7 +376,7 @@ fn rounds(world: &World<Host>, rounds: usize, seed: u64) -> Result<()> {
             all.step(s, &mut buffers, true)?;
             Ok((all, buffers))
         })?;
-        graph.verify(&s)?.proof().unwrap();
+        graph.verify_in(team, &s)?.proof().unwrap();
         for times in [1, 3] {
             lent = graph.replay(&s, lent, times)?;
             lent.0.check(&s, &lent.1, "replayed")?;
@@ -391,14 +396,47 @@ fn all_of_them_are_those_of_the_oracle_eager_and_replayed() {
     }
 }
 
+/// Random teams, which overlap with those of the round before, and all of which work at a time.
+#[test]
+fn teams_have_all_of_them_too() {
+    for (size, seed) in [(2, 1), (5, 2), (7, 3)] {
+        let results = World::<Host>::local(size, |world| -> Result<()> {
+            let mut random = Rng::new(seed);
+            for round in 0..4 {
+                let colors = 1 + random.below(3);
+                let choices = (0..size).map(|_| (random.below(colors + 1), random.below(size)));
+                let choices: Vec<_> = choices.collect();
+                let (color, key) = choices[world.rank()];
+                let color = (color < colors).then_some(color);
+                let Some(team) = world.split("some", color, key)? else {
+                    assert_eq!(color, None);
+                    continue;
+                };
+                let alike = (0..size).filter(|rank| Some(choices[*rank].0) == color);
+                let mut expected: Vec<_> = alike.collect();
+                expected.sort_by_key(|rank| choices[*rank].1);
+                assert_eq!(team.ranks(), expected);
+                let seed = round << 8 | choices[expected[0]].0 as u64;
+                rounds_in(&team, 2, seed)?;
+                // A team of the team, in another order.
+                let parity = team.split("parity", team.rank() % 2, team.size() - team.rank())?;
+                rounds_in(&parity.unwrap(), 1, seed)?;
+            }
+            Ok(())
+        });
+        results.into_iter().collect::<Result<()>>().unwrap();
+    }
+}
+
 /// The same sums in every run, to the bit, although other ranks are late each time.
 #[test]
 fn a_hundred_runs_have_the_same_bits() {
     World::<Host>::local(4, |world| {
         for run in 0..100 {
             stream!(let s = world.stream().unwrap());
-            let plan = Plan::new(&world, &mut Rng::new(run % 4));
-            let mut all = All::open(&s, plan, delays(&world, run)).unwrap();
+            let team = world.everyone();
+            let plan = Plan::new(&team, &mut Rng::new(run % 4));
+            let mut all = All::open(&team, &s, plan, delays(&world, run)).unwrap();
             let mut buffers = all.buffers(&s).unwrap();
             for in_place in [false, true] {
                 all.step(&s, &mut buffers, in_place).unwrap();

@@ -78,7 +78,7 @@ pub enum EpochError {
     /// Source and destination differ in the number of elements.
     #[error("window {window}: {src} elements cannot go where {dst} are expected")]
     CountMismatch {
-        /// The window, or the all-reduce.
+        /// The window, or the collective.
         window: WindowName,
         /// How many elements the source has.
         src: usize,

@@ -11,6 +11,7 @@ mod other;
 mod rejected;
 mod room;
 mod slot_name;
+mod team;
 mod window_name;
 
 pub use cause::{Cause, WaitFailed};
@@ -22,6 +23,7 @@ pub use open::{Declared, Disagreement, Property, WindowError};
 pub use rejected::Rejected;
 pub(crate) use room::{no_memory, push, reserved};
 pub use slot_name::SlotName;
+pub use team::TeamError;
 pub use window_name::WindowName;
 
 use std::fmt;
@@ -111,14 +113,17 @@ pub enum Error {
     /// The ranks have met, but cannot form a job together.
     #[error(transparent)]
     Meet(#[from] MeetError),
-    /// The job has no such rank.
-    #[error("rank {rank} does not exist: the job has {size} {}", if *.size == 1 { "rank" } else { "ranks" })]
+    /// The job, or the team, has no such rank.
+    #[error("rank {rank} does not exist: there {} {size} {}", if *.size == 1 { "is" } else { "are" }, if *.size == 1 { "rank" } else { "ranks" })]
     NoSuchRank {
         /// The rank that was named.
         rank: usize,
-        /// The size of the job.
+        /// The size of the job or the team.
         size: usize,
     },
+    /// A team was not made.
+    #[error(transparent)]
+    Team(#[from] TeamError),
     /// This process is a child that `fork` made of the process that joined the job. The call did nothing, and does not
     /// affect the parent.
     #[error(transparent)]

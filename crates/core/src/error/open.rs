@@ -1,4 +1,4 @@
-//! Why a window, a barrier or an all-reduce was not opened.
+//! Why a window or a collective was not opened.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::window_name::WindowName;
 use tidegate_boot::starter::in_words;
 
-/// A window (or a barrier, or an all-reduce) was not opened, on any rank. If the ranks had agreed on an id for it, the
+/// A window, or a collective, was not opened, on any rank. If the ranks had agreed on an id for it, the
 /// error contains the id; no other window gets the same one.
 ///
 /// # Examples
@@ -47,7 +47,7 @@ pub enum WindowError {
         /// The error of that rank, with the name of the limit.
         reason: String,
     },
-    /// A window (or a barrier) with this name is still open on some ranks. All ranks get this error. If two windows
+    /// A window (or a collective) with this name is still open on some ranks. All ranks get this error. If two windows
     /// could have one name, tidegate would not notice when ranks open them in different orders.
     #[error(
         "window {window}: another one with this name is still open on {}; drop it there first (both halves), \
@@ -67,7 +67,7 @@ pub enum WindowError {
         name: Arc<str>,
         /// How many lengths were given.
         counts: usize,
-        /// How many ranks the job has.
+        /// How many ranks the job has, or the team.
         ranks: usize,
     },
     /// The vector or a block of a collective takes too many pieces.
@@ -138,7 +138,8 @@ pub enum WindowError {
     },
 }
 
-/// How the ranks' declarations of a window do not fit together. All ranks come to the same result.
+/// How the ranks' declarations of a window do not fit together. All ranks come to the same result. Ranks are named by
+/// their numbers in the job, also if a team opens the window.
 ///
 /// # Examples
 ///
@@ -160,22 +161,26 @@ pub enum WindowError {
 pub enum Disagreement {
     /// Two ranks open different windows.
     #[error(
-        "ranks 0 and {rank} open different windows: {first} and {other}; all ranks must open their windows in the same order"
+        "ranks {lowest} and {rank} open different windows: {first} and {other}; all ranks must open their windows in the same order"
     )]
     Windows {
-        /// The window that rank 0 opens.
+        /// Rank 0, or the lowest rank of the team.
+        lowest: usize,
+        /// The window that this one opens.
         first: WindowName,
         /// The lowest rank that opens another one.
         rank: usize,
-        /// The window that this rank opens.
+        /// The window that the other rank opens.
         other: WindowName,
     },
     /// Two ranks declare a property of the window differently.
-    #[error("ranks 0 and {rank} disagree about {what}: {first} and {other}")]
+    #[error("ranks {lowest} and {rank} disagree about {what}: {first} and {other}")]
     Differs {
         /// The property.
         what: Property,
-        /// What rank 0 declares.
+        /// Rank 0, or the lowest rank of the team.
+        lowest: usize,
+        /// What this one declares.
         first: String,
         /// The other rank.
         rank: usize,
@@ -219,15 +224,18 @@ pub enum Disagreement {
     },
     /// A rank names a rank that does not exist.
     #[error(
-        "rank {rank} names rank {named}, but the job has {size} {}{}", if *.size == 1 { "rank" } else { "ranks" }, hint(*.alone)
+        "rank {rank} names rank {named}, but {} has {size} {}{}",
+        in_team(.team), if *.size == 1 { "rank" } else { "ranks" }, hint(*.alone)
     )]
     NoSuchRank {
         /// The rank that names it.
         rank: usize,
-        /// The rank that it names.
+        /// The rank that it names: a number in the team, if a team opens the window.
         named: usize,
-        /// The size of the job.
+        /// The size of the job or of the team.
         size: usize,
+        /// The name of the team, if a team opens the window.
+        team: Option<String>,
         /// Whether the process was started without a launcher, as a job of one rank.
         alone: bool,
     },
@@ -387,7 +395,7 @@ pub enum Property {
     Discipline,
     /// The element type.
     Elements,
-    /// Whether it is a window, a barrier or an all-reduce.
+    /// Whether it is a window, and if not, which collective.
     Purpose,
     /// How many buffers its slots have.
     Buffers,
@@ -407,6 +415,14 @@ impl fmt::Display for Property {
             Property::Epochs => "epochs before the first",
             Property::Staging => "staging",
         })
+    }
+}
+
+/// The job or the team of a window.
+fn in_team(team: &Option<String>) -> String {
+    match team {
+        None => "the job".into(),
+        Some(team) => format!("team `{team}`"),
     }
 }
 

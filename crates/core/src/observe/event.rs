@@ -16,7 +16,7 @@ use tidegate_hal::stamps::Leg;
 pub enum Event {
     /// The rank has joined the job: the first event.
     Joined(Joined),
-    /// The rank has opened a window, or made a barrier or an all-reduce.
+    /// The rank has opened a window or a collective.
     Opened {
         /// Its id, which is the same on all ranks.
         window: WindowId,

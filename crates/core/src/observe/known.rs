@@ -87,7 +87,7 @@ impl Known {
         self.joined.as_ref()
     }
 
-    /// The name of a window, a barrier or an all-reduce.
+    /// The name of a window or a collective.
     pub fn window(&self, window: WindowId) -> Option<&Arc<str>> {
         self.windows.get(&window).map(|(_, name)| name)
     }

@@ -14,12 +14,30 @@ use check::check;
 pub(crate) use record::{Act, Before, Item, NotPut, Op, Record, Work};
 pub use verdict::{CycleWait, Doubt, Flaw, Proof, RankCall, Unbalanced, Unput, Verdict};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TeamError};
 pub use crate::observe::Operation;
 
-/// The verdict on what all ranks have told, in the order of the ranks.
-pub(crate) fn verdict(all: &[Vec<u8>]) -> Result<Verdict> {
-    let read = |bytes: &Vec<u8>| postcard::from_bytes(bytes).map_err(Error::other);
-    let all = all.iter().map(read).collect::<Result<Vec<Record>>>()?;
+/// The verdict on what the ranks of a team have told, which are some of `size` ranks of the job.
+///
+/// # Errors
+///
+/// If a recording waits for a rank outside the team. All ranks of the team find the same.
+pub(crate) fn verdict(
+    size: usize,
+    told: impl Iterator<Item = (usize, Vec<u8>)>,
+) -> Result<Verdict> {
+    let mut all: Vec<_> = (0..size).map(|_| Record::default()).collect();
+    let mut team = vec![false; size];
+    for (rank, bytes) in told {
+        all[rank] = postcard::from_bytes(&bytes).map_err(Error::other)?;
+        team[rank] = true;
+    }
+    for (rank, record) in all.iter().enumerate() {
+        let mut ops = record.batches.iter().flatten().flatten();
+        if let Some(op) = ops.find(|op| !team.get(op.peer as usize).is_some_and(|is| *is)) {
+            let outside = op.peer as usize;
+            return Err(TeamError::Outside { rank, outside }.into());
+        }
+    }
     Ok(check(&all))
 }

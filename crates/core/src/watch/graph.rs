@@ -80,8 +80,9 @@ pub(super) fn describe(
             sentences.push((rank, vec![String::from("did not answer").into()]));
             continue;
         };
-        let inside = answer.inside.as_ref();
+        let inside = answer.inside.iter();
         let inside = inside.map(|inside| graph.enter(rank, inside, answers));
+        let inside = inside.collect();
         graph.note(rank, answer, deadline);
         let lines: Vec<_> = lines(rank, inside, answer, answers).collect();
         graph.note_idle(rank, &lines);
@@ -105,14 +106,14 @@ pub(super) fn describe(
 /// The sentences about a rank. Those of which there is only one come first, so that they are not cut off.
 fn lines(
     rank: usize,
-    inside: Option<Sentence>,
+    inside: Vec<Sentence>,
     answer: &Answer,
     answers: &BTreeMap<usize, Answer>,
 ) -> impl Iterator<Item = Sentence> {
     let idle = answer.waits.is_empty()
         && answer.busy.is_empty()
         && answer.calls.is_empty()
-        && inside.is_none();
+        && inside.is_empty();
     let dropped = match (idle && !answer.unsaid, dropped(rank, answers)) {
         (true, None) => Some(NOTHING.to_owned()),
         (true, Some(what)) => Some(format!("{NOTHING_AND}{what}")),
@@ -126,7 +127,7 @@ fn lines(
         lasting(what, call.millis)
     });
     let [dropped, unsaid] = [dropped, unsaid].map(|said| said.map(Sentence::from));
-    let first = [dropped, inside, unsaid].into_iter().flatten();
+    let first = dropped.into_iter().chain(inside).chain(unsaid);
     let first = first.chain(calls);
     let waits = answer.waits.iter().map(|wait| {
         let what = format!(
@@ -313,8 +314,18 @@ impl WaitGraph {
             self.is_unknown(rank, "is at work in a collective call");
             return lasting(format!("its own part of {what} ("), millis);
         }
-        let come = answers[&rank].come;
-        let lacking = answers.iter().filter(|(_, other)| other.come < come);
+        let come = |answer: &Answer| {
+            let mut come = answer.come.iter();
+            let come = come.find(|(gathering, _)| *gathering == inside.gathering);
+            come.map_or(0, |(_, come)| *come)
+        };
+        let mine = come(&answers[&rank]);
+        let comes = |other: &usize| match &inside.members {
+            None => true,
+            Some(members) => members.binary_search(other).is_ok(),
+        };
+        let lacking = answers.iter();
+        let lacking = lacking.filter(|(other, answer)| comes(other) && come(answer) < mine);
         let lacking: Vec<_> = lacking.map(|(other, _)| *other).collect();
         if lacking.is_empty() {
             // The call ends soon, or a rank that has not answered is missing.

@@ -116,12 +116,17 @@ fn an_answer_is_a_message() {
             };
             2 * CALLS
         ],
-        come: u64::MAX,
-        inside: Some(Inside {
-            what: name.clone(),
-            millis: u64::MAX,
-            waits: true,
-        }),
+        come: vec![(u64::MAX, u64::MAX); 2 * TEAMS],
+        inside: vec![
+            Inside {
+                what: name.clone(),
+                millis: u64::MAX,
+                waits: true,
+                gathering: u64::MAX,
+                members: Some((0..4096).collect()),
+            };
+            2 * INSIDE
+        ],
         dropped: vec![(LAST, HalfKind::Inbox); DROPPED],
         ..Answer::default()
     };

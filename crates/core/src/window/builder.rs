@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::device::Device;
 use tidegate_hal::far;
+use tidegate_hal::ids::TeamId;
 use tidegate_hal::memory::Block as _;
 
 use super::check::{check, check_own, differ};
@@ -18,11 +19,11 @@ use super::{Discipline, Inbox, Kind, Outbox};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;
-use crate::error::{Disagreement, EpochError, Result};
+use crate::error::{Disagreement, EpochError, Result, TeamError};
 use crate::half_kind::HalfKind;
 use crate::nic::NicLine;
 use crate::stream::Stream;
-use crate::world::{Agreement, Trouble, Watched, Which, World};
+use crate::world::{Agreement, Roster, Team, Trouble, Watched, Which, World};
 
 // The operands must lie outside of the memory that a bus keeps beside a word.
 const _: () =
@@ -34,6 +35,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
     }
 
     /// Opens the window. All ranks of the job call this, and they open their windows in the same order.
+    /// [`Window::open_in`] is for some of the ranks.
     ///
     /// # Errors
     ///
@@ -76,14 +78,52 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self,
         stream: &Stream<'s, D>,
     ) -> Result<(Inbox<'s, T, D, K>, Outbox<'s, T, D, K>)> {
-        let (halves, ()) = self.open_with(stream, |_, _| Ok(()))?;
+        self.open_in(&stream.world().everyone(), stream)
+    }
+
+    /// Opens the window in a team. All ranks of the team call this, and no others. They open the windows of the team in
+    /// the same order. The ranks of the declaration are those of the team, from 0 to its size. So are those of a
+    /// [`Group`](crate::Group), and of [`Inbox::origins`] and [`Outbox::targets`]. Errors name ranks by their numbers in
+    /// the job, and the window by the names of both: `rows/halo`.
+    ///
+    /// Other teams may have a window of the same name. The window may outlive the last handle of its team.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Window::open`], on the ranks of the team. [`TeamError::OtherWorld`] if the stream belongs to another
+    /// world than the team; the others get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement).
+    /// [`TeamError::Transport`] on all ranks over windows of MPI.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(4, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let row = world.split("rows", world.rank() / 2, world.rank())?.unwrap();
+    /// let peer = 1 - row.rank();
+    /// let mut window = SlotWindow::<u64>::new("halo");
+    /// let (from, to) = (window.slot_from(peer, 0, 1), window.slot_to(peer, 0));
+    /// let (inbox, outbox) = window.open_in(&row, &s)?; // the ranks of a row call it
+    /// assert_eq!(inbox.name(), "rows/halo");
+    /// # let _ = (from, to, outbox);
+    /// # Ok(()) });
+    /// ```
+    #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
+    pub fn open_in<'s, D: Device>(
+        self,
+        team: &Team<D>,
+        stream: &Stream<'s, D>,
+    ) -> Result<(Inbox<'s, T, D, K>, Outbox<'s, T, D, K>)> {
+        let (halves, ()) = self.open_with(team, stream, |_, _| Ok(()))?;
         Ok(halves)
     }
 
-    /// Like [`Window::open`], and makes a value of the two halves. If one rank cannot make it, no rank has the window.
+    /// Like [`Window::open_in`], and makes a value of the two halves. If one rank cannot make it, no rank has the window.
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub(crate) fn open_with<'s, D: Device, R>(
-        self,
+        mut self,
+        team: &Team<D>,
         stream: &Stream<'s, D>,
         make: impl FnOnce(&Inbox<'s, T, D, K>, &Outbox<'s, T, D, K>) -> Result<R>,
     ) -> Result<((Inbox<'s, T, D, K>, Outbox<'s, T, D, K>), R)> {
@@ -95,18 +135,31 @@ impl<T: Element, K: Discipline> Window<T, K> {
             )
         };
         stream.not_capturing("creating a window")?;
-        let world = stream.world();
+        let (world, roster) = (team.world(), &*team.roster);
+        self.name = roster.named(&self.name);
+        if !stream.world().is(world) {
+            self.refuse_by(TeamError::OtherWorld {
+                team: roster.name.clone(),
+            });
+        } else if roster.id != TeamId::WORLD && world.device().allocates_together() {
+            self.refuse_by(TeamError::Transport {
+                team: roster.name.clone(),
+            });
+        }
         // This is held until all exchanges about this window are made: see `Agreement`.
-        let agreement = world.agreement(format!("{} `{}`", self.purpose().opening(), self.name))?;
+        let what = format!("{} `{}`", self.purpose().opening(), self.name);
+        let agreement = world.agreement(roster, what)?;
         let declaration = self.id;
         let (which, met) = self.meet(&agreement)?;
         let mut size = (0, 0, 0);
         let built = met.and_then(|meeting| {
             let watched = meeting.watched.clone();
             size = meeting.size();
-            let halves = meeting.build(stream, declaration).inspect_err(|_| {
-                world.drops(watched.id, &HalfKind::BOTH);
-            })?;
+            let halves = meeting
+                .build(stream, &team.roster, declaration)
+                .inspect_err(|_| {
+                    world.drops(watched.id, &HalfKind::BOTH);
+                })?;
             let made = make(&halves.0, &halves.1)?;
             watched.may_open();
             Ok((watched, halves, made))
@@ -123,13 +176,22 @@ impl<T: Element, K: Discipline> Window<T, K> {
         Ok((halves, made))
     }
 
-    /// Adds to the description what the program has not declared.
-    fn describe<D: Device>(&mut self, world: &World<D>) {
+    fn refuse_by(&mut self, error: TeamError) {
+        self.refused.get_or_insert(error.into());
+    }
+
+    /// Adds to the description what the program has not declared, and names ranks by their numbers in the job.
+    fn describe<D: Device>(
+        &mut self,
+        world: &World<D>,
+        roster: &Roster,
+    ) -> std::result::Result<(), Disagreement> {
         let description = &mut self.description;
-        description.fill_in(world.rank(), world.size());
+        description.fill_in(roster.rank, roster.size());
         description.terms.staged = world.staged();
         description.started_alone = world.started_alone();
         description.land_up_to = world.device().land_up_to();
+        let known = description.in_job(roster);
         if world.staged() {
             let far = |other: &usize| {
                 let near = *other < world.size() && world.bell(*other).is_some();
@@ -143,6 +205,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             let refusal = || EpochError::OtherDevice.into();
             self.refused.get_or_insert_with(refusal);
         }
+        known
     }
 
     /// Meets the neighbours: tells them what this rank declares, and then where its memory is. The inner error is a
@@ -153,20 +216,22 @@ impl<T: Element, K: Discipline> Window<T, K> {
     ) -> Result<(Which, Result<Meeting<D>>)> {
         let world = agreement.world();
         let rank = world.rank();
-        self.describe(world);
+        let known = self.describe(world, agreement.roster());
         let name = self.name.clone();
         let mine = &self.description;
         let mut edges = Edges::new(rank, mine);
         let said = match self.refused.take() {
             Some(error) => Err(error.into()),
-            None => check_own(&edges, world.size())
+            None => known
+                .and_then(|()| check_own(&edges))
                 .map(|()| edges.letters())
                 .map_err(Trouble::from),
         };
+        let lowest = agreement.roster().members.lowest();
         let terms_differ = |first: &[u8], other_rank, other: &[u8]| {
-            let first = Terms::decoded(first).map_err(|error| (0, error))?;
+            let first = Terms::decoded(first).map_err(|error| (lowest, error))?;
             let other = Terms::decoded(other).map_err(|error| (other_rank, error))?;
-            Ok(differ(&first, other_rank, &other))
+            Ok(differ((lowest, &first), other_rank, &other))
         };
         let label = self.purpose().label();
         let terms = mine.terms.encoded();

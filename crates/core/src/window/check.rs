@@ -18,12 +18,13 @@ use crate::epochs::MOST;
 use crate::error::{Declared, Disagreement, Property};
 use crate::footprint::{Footprint, Overlap, find_overlap};
 
-/// What differs between the terms of ranks 0 and `rank`.
-pub(super) fn differ(first: &Terms, rank: usize, other: &Terms) -> Disagreement {
+/// What differs between the terms of the lowest rank and of `rank`.
+pub(super) fn differ((lowest, first): (usize, &Terms), rank: usize, other: &Terms) -> Disagreement {
     let differs = |what, first: &dyn std::fmt::Debug, other: &dyn std::fmt::Debug| {
         let (first, other) = (format!("{first:?}"), format!("{other:?}"));
         Disagreement::Differs {
             what,
+            lowest,
             first,
             rank,
             other,
@@ -31,11 +32,11 @@ pub(super) fn differ(first: &Terms, rank: usize, other: &Terms) -> Disagreement 
     };
     if other.purpose != first.purpose && other.layout == first.layout {
         // This explains more than what differs because of it.
-        purposes_differ(first.purpose, rank, other.purpose)
+        purposes_differ((lowest, first.purpose), rank, other.purpose)
     } else if other.kind != first.kind {
         differs(Property::Discipline, &first.kind, &other.kind)
     } else if (other.layout, other.size) != (first.layout, first.size) {
-        elements_differ(first, rank, other)
+        elements_differ((lowest, first), rank, other)
     } else if other.buffers != first.buffers {
         differs(Property::Buffers, &first.buffers, &other.buffers)
     } else if other.before != first.before {
@@ -46,7 +47,7 @@ pub(super) fn differ(first: &Terms, rank: usize, other: &Terms) -> Disagreement 
 }
 
 /// Two types may have the same name, in two versions of a program, say.
-fn elements_differ(first: &Terms, rank: usize, each: &Terms) -> Disagreement {
+fn elements_differ((lowest, first): (usize, &Terms), rank: usize, each: &Terms) -> Disagreement {
     let said = |each: &Terms| format!("`{}` ({} bytes)", each.element, each.size);
     let but = match (first.element == each.element, first.size == each.size) {
         (true, true) => ", of different layouts",
@@ -54,6 +55,7 @@ fn elements_differ(first: &Terms, rank: usize, each: &Terms) -> Disagreement {
     };
     Disagreement::Differs {
         what: Property::Elements,
+        lowest,
         first: said(first),
         rank,
         other: said(each) + but,
@@ -62,7 +64,7 @@ fn elements_differ(first: &Terms, rank: usize, each: &Terms) -> Disagreement {
 
 /// Refuses windows of different purposes. The slots alone would not show that, since a put may be shorter than its
 /// slot.
-fn purposes_differ(first: Purpose, rank: usize, each: Purpose) -> Disagreement {
+fn purposes_differ((lowest, first): (usize, Purpose), rank: usize, each: Purpose) -> Disagreement {
     let what = |purpose: Purpose| match purpose {
         Purpose::Program => "a window".to_owned(),
         Purpose::Collective(joint) => joint.to_string(),
@@ -70,14 +72,15 @@ fn purposes_differ(first: Purpose, rank: usize, each: Purpose) -> Disagreement {
     };
     Disagreement::Differs {
         what: Property::Purpose,
+        lowest,
         first: what(first),
         rank,
         other: what(each),
     }
 }
 
-/// Checks what a rank declares, as far as it does not concern others. `size` is the number of ranks.
-pub(super) fn check_own(edges: &Edges<'_>, size: usize) -> Result<(), Disagreement> {
+/// Checks what a rank declares, as far as it does not concern others.
+pub(super) fn check_own(edges: &Edges<'_>) -> Result<(), Disagreement> {
     let (rank, mine) = (edges.rank, edges.mine);
     let before = mine.terms.before;
     if before > MOST {
@@ -85,17 +88,6 @@ pub(super) fn check_own(edges: &Edges<'_>, size: usize) -> Result<(), Disagreeme
     }
     if let Some(&other) = mine.far.iter().find(|_| mine.terms.kind == Kind::Atomic) {
         return Err(Disagreement::Staged { rank, other });
-    }
-    // The list is in ascending order.
-    let last = edges.neighbours.last().map(|neighbour| neighbour.rank);
-    if let Some(named) = last.filter(|named| *named >= size) {
-        let alone = mine.started_alone;
-        return Err(Disagreement::NoSuchRank {
-            rank,
-            named,
-            size,
-            alone,
-        });
     }
     if let Some((origin, key)) = edges.inbound_twice() {
         return Err(Disagreement::TwoSlots { rank, origin, key });

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Kind;
 use super::joint::Joint;
+use crate::error::Disagreement;
 use crate::footprint::Footprint;
+use crate::world::Roster;
 
 /// Slots begin at multiples of this, so that no two origins write to one cache line.
 pub(super) const SLOT_ALIGN: usize = 64;
@@ -27,7 +29,7 @@ pub(super) struct Description {
     pub(super) far: Vec<usize>,
     /// The largest slot, in bytes, for which the device uses a landing.
     pub(super) land_up_to: usize,
-    /// Whether the rank is alone because its process was started without a job: see [`check`](super::check::check_own).
+    /// Whether the rank is alone because its process was started without a job.
     pub(super) started_alone: bool,
 }
 
@@ -138,8 +140,8 @@ pub(super) struct Outbound {
 }
 
 impl Description {
-    /// Adds the slots that follow from the [`Purpose`], in a job of `ranks` ranks: in each round of a barrier, a rank has
-    /// an empty inbound slot from the rank that signals it, and an outbound slot to the rank that it signals.
+    /// Adds the slots that follow from the [`Purpose`], in a team of `ranks` ranks: in each round of a barrier, a rank
+    /// has an empty inbound slot from the rank that signals it, and an outbound slot to the rank that it signals.
     pub(super) fn fill_in(&mut self, rank: usize, ranks: usize) {
         let slot = |origin| Inbound {
             origin,
@@ -161,6 +163,28 @@ impl Description {
                 self.outbound = targets.map(to).collect();
             }
         }
+    }
+
+    /// Replaces the numbers that ranks have in the team by those that they have in the job.
+    pub(super) fn in_job(&mut self, roster: &Roster) -> Result<(), Disagreement> {
+        let targets = self.outbound.iter_mut().map(|out| &mut out.target);
+        let origins = self.inbound.iter_mut().map(|slot| &mut slot.origin);
+        let mut missing: Option<usize> = None;
+        for rank in targets.chain(origins) {
+            match roster.members.in_job(*rank) {
+                Some(in_job) => *rank = in_job,
+                None => missing = missing.max(Some(*rank)),
+            }
+        }
+        let Some(named) = missing else { return Ok(()) };
+        let team = &roster.name;
+        Err(Disagreement::NoSuchRank {
+            rank: roster.members.in_job(roster.rank).unwrap_or_default(),
+            named,
+            size: roster.size(),
+            team: (!team.is_empty()).then(|| team.to_string()),
+            alone: self.started_alone,
+        })
     }
 
     /// The ranks that this one puts to or gets puts from, in ascending order.

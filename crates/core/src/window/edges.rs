@@ -229,6 +229,7 @@ pub(super) mod tests {
     use super::*;
     use crate::footprint::Footprint;
     use crate::ground::VISITS;
+    use crate::world::Roster;
 
     pub(in super::super) fn terms(kind: Kind, buffers: u32) -> Terms {
         Terms {
@@ -247,12 +248,14 @@ pub(super) mod tests {
     pub(in super::super) fn meet(all: &[Description]) -> Result<Vec<Edges<'_>>, Disagreement> {
         let compared = |rank: &usize| all[*rank].terms.encoded().0;
         if let Some(rank) = (0..all.len()).find(|rank| compared(rank) != compared(&0)) {
-            return Err(differ(&all[0].terms, rank, &all[rank].terms));
+            return Err(differ((0, &all[0].terms), rank, &all[rank].terms));
         }
         let edges = all.iter().enumerate();
         let mut edges: Vec<_> = edges.map(|(rank, each)| Edges::new(rank, each)).collect();
         for each in &edges {
-            check_own(each, all.len())?;
+            let everyone = Roster::everyone(each.rank, all.len());
+            all[each.rank].clone().in_job(&everyone)?;
+            check_own(each)?;
         }
         let mut letters = vec![Vec::new(); all.len()];
         for each in &edges {

@@ -18,7 +18,7 @@ use crate::nic::NicLine;
 use crate::place::Brand;
 use crate::stake::Stake;
 use crate::stream::Stream;
-use crate::world::{Watched, World};
+use crate::world::{Roster, Watched, World};
 
 /// A peer as one half of a window sees it.
 pub(super) struct Peer {
@@ -73,6 +73,8 @@ pub(super) struct Half<D: Device> {
     pub(super) declaration: u64,
     pub(super) home: Arc<ReclaimOf<D>>,
     pub(super) world: World<D>,
+    /// The team that has opened the window.
+    pub(super) roster: Arc<Roster>,
     pub(super) window: Arc<Watched<D>>,
     /// This window's blocks of the neighbours that are mapped.
     pub(super) _blocks: Arc<Vec<D::Block>>,
@@ -110,21 +112,24 @@ impl<D: Device> Half<D> {
         Stake::new(&self.world, &self.window, &self.home, awaited)
     }
 
+    /// The numbers of the peers in the team, in ascending order.
+    pub(super) fn peer_ranks(&self) -> impl Iterator<Item = usize> + use<D> {
+        let peers = self.peers.iter().map(|peer| peer.rank);
+        self.roster.in_team(peers).into_iter()
+    }
+
     /// The indices of a group's ranks among the peers.
     pub(super) fn members(&self, group: &Group, role: &'static str) -> Result<Vec<usize>> {
         group
             .ranks()
             .iter()
             .map(|rank| {
-                self.world.check_rank(*rank)?;
+                let rank = self.roster.in_job(*rank)?;
                 self.peers
-                    .binary_search_by_key(rank, |peer| peer.rank)
+                    .binary_search_by_key(&rank, |peer| peer.rank)
                     .map_err(|_| {
-                        Error::Epoch(EpochError::NotInGroup {
-                            window: self.window.named(),
-                            rank: *rank,
-                            role,
-                        })
+                        let window = self.window.named();
+                        Error::Epoch(EpochError::NotInGroup { window, rank, role })
                     })
             })
             .collect()

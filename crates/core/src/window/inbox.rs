@@ -20,6 +20,7 @@ use crate::half_kind::HalfKind;
 use crate::myself::Act;
 use crate::observe::EpochCall;
 use crate::stream::Stream;
+use crate::world::Roster;
 
 /// The target's half of a window: the memory that others put into, at a time when nobody puts. It is at home on stream
 /// `'s`.
@@ -125,6 +126,11 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
         self.held.half.window.id
     }
 
+    /// The team that has opened the window.
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.held.half.roster
+    }
+
     /// The name and id that errors contain.
     pub(crate) fn named(&self) -> WindowName {
         self.held.half.window.named()
@@ -156,7 +162,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # Ok(()) });
     /// ```
     pub fn origins(&self) -> impl Iterator<Item = usize> + '_ {
-        self.held.half.peers.iter().map(|peer| peer.rank)
+        self.held.half.peer_ranks()
     }
 
     /// Enqueues the exposure of the memory to all origins (MPI: `MPI_Win_post`). Work that was enqueued before may

@@ -42,6 +42,19 @@ pub(crate) enum JointKind {
     },
 }
 
+impl JointKind {
+    /// The same, with another number for the root.
+    pub(crate) fn with_root(self, number: impl FnOnce(usize) -> usize) -> Self {
+        match self {
+            JointKind::Broadcast { root } => JointKind::Broadcast { root: number(root) },
+            JointKind::Reduce { root } => JointKind::Reduce { root: number(root) },
+            JointKind::Gather { root } => JointKind::Gather { root: number(root) },
+            JointKind::Scatter { root } => JointKind::Scatter { root: number(root) },
+            other => other,
+        }
+    }
+}
+
 /// The hash of numbers of elements.
 pub(crate) fn hash_of(counts: &[usize]) -> u64 {
     let counts = counts.iter().map(|count| *count as u64);

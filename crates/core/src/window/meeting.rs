@@ -29,7 +29,7 @@ use crate::layout::Chosen;
 use crate::myself::Myself;
 use crate::nic::{LineParts, NicLine};
 use crate::stream::{Stream, home_number};
-use crate::world::Watched;
+use crate::world::{Roster, Watched};
 
 /// What a rank has after it has met its neighbours.
 pub(super) struct Meeting<D: Device> {
@@ -61,6 +61,7 @@ impl<D: Device> Meeting<D> {
     pub(super) fn build<'s, T: Element, K: Discipline>(
         mut self,
         stream: &Stream<'s, D>,
+        roster: &Arc<Roster>,
         declaration: u64,
     ) -> Result<(Inbox<'s, T, D, K>, Outbox<'s, T, D, K>)> {
         let world = stream.world();
@@ -184,6 +185,7 @@ impl<D: Device> Meeting<D> {
             ),
             home: stream.raw().reclaim().clone(),
             world: world.clone(),
+            roster: roster.clone(),
             window: self.watched.clone(),
             _blocks: blocks.clone(),
             _reach: reach.clone(),
@@ -207,7 +209,7 @@ impl<D: Device> Meeting<D> {
         let memory = own.byte_add(shape.data());
         let table = Table::new(world.device(), &entries, memory, mine.memory)?;
         let mut layouts = self.layouts;
-        // No program declares the slots of a barrier or an all-reduce, and no operation on them is refused.
+        // No program declares the slots of a collective, and no operation on them is refused.
         let sites = self.sites.into_iter().chain(repeat(Location::caller()));
         let edges = mine
             .outbound

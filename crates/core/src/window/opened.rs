@@ -264,7 +264,7 @@ impl<'s, T: Element, D: ClosureDevice> Opened<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// - [`EpochError::NotInGroup`] if the rank is not a target, and [`Error::NoSuchRank`] if the job does not have it.
+    /// - [`EpochError::NotInGroup`] if the rank is not a target, and [`Error::NoSuchRank`] if the team does not have it.
     /// - [`EpochError::LastTaken`] if the right was taken before in this epoch, and not dropped.
     /// - [`EpochError::NotByKernels`] if a NIC reaches the target.
     ///
@@ -287,7 +287,7 @@ impl<'s, T: Element, D: ClosureDevice> Opened<'s, T, D> {
     /// ```
     pub fn last(&self, rank: usize) -> Result<Last<'_, 's, T, D>> {
         let half = &self.held.half;
-        half.world.check_rank(rank)?;
+        let rank = half.roster.in_job(rank)?;
         let window = || half.window.named();
         let lane = half.peers.binary_search_by_key(&rank, |peer| peer.rank);
         let Ok(lane) = lane else {

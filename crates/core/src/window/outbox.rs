@@ -219,7 +219,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     /// # Ok(()) });
     /// ```
     pub fn targets(&self) -> impl Iterator<Item = usize> + '_ {
-        self.held.half.peers.iter().map(|peer| peer.rank)
+        self.held.half.peer_ranks()
     }
 
     /// The lines of the slots whose data a NIC reads directly, in the order of the slots.

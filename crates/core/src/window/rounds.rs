@@ -15,7 +15,7 @@ use tidegate_hal::site::CallSite;
 use super::describe::rounds;
 use super::exposure::{signal_arms, signal_steps};
 use super::shape::index_of;
-use super::{BySlot, Inbox, Link, Outbox, submit_armed};
+use super::{BySlot, Half, Inbox, Link, Outbox, submit_armed};
 use crate::epochs::Epochs;
 use crate::error::Result;
 use crate::half_kind::HalfKind;
@@ -39,13 +39,16 @@ impl<D: Device> Rounds<D> {
         outbox: &Outbox<'_, u8, D, BySlot>,
     ) -> Result<Self> {
         let (inbound, outbound) = (inbox.half(), &outbox.held.half);
-        let (rank, ranks) = (outbound.world.rank(), outbound.world.size());
-        let origins: Vec<_> = inbox.origins().collect();
-        let targets: Vec<_> = outbox.targets().collect();
+        let roster = &outbound.roster;
+        let (rank, ranks) = (roster.rank, roster.size());
+        let of = |half: &Half<D>| -> Vec<_> { half.peers.iter().map(|peer| peer.rank).collect() };
+        let (origins, targets) = (of(inbound), of(outbound));
         let (mut steps, mut by_nic) = (Vec::new(), false);
         for step in rounds(ranks) {
-            let target = &outbound.peers[index_of((rank + step) % ranks, &targets)];
-            let origin = &inbound.peers[index_of((rank + ranks - step) % ranks, &origins)];
+            let target = roster.in_job((rank + step) % ranks)?;
+            let origin = roster.in_job((rank + ranks - step) % ranks)?;
+            let target = &outbound.peers[index_of(target, &targets)];
+            let origin = &inbound.peers[index_of(origin, &origins)];
             steps.extend(signal_steps(target, outbound.window.id, Awaited::Barrier));
             let tag = Tag {
                 window: Some(inbound.window.id),

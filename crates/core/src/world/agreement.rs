@@ -1,4 +1,4 @@
-//! Agreements: what all ranks do together, one thing at a time.
+//! Agreements: what all ranks of a team do together, one thing at a time.
 //!
 //! # Model
 //!
@@ -11,7 +11,8 @@
 //! 3. [`Agreement::agree`]: whether each rank has done its part.
 //!
 //! Memory that a bus allocates takes one more. And several threads of a rank may want to open windows at once. So the
-//! thread that makes these calls holds the world's only [`Agreement`] for as long as they belong together.
+//! thread that makes these calls holds the team's only [`Agreement`] for as long as they belong together. Here "all
+//! ranks" are those of the team. Different teams have nothing to do with each other.
 //!
 //! Ranks use the window's id in their messages about it. It is taken before the first call, because a peer whose call is
 //! done may mention the window at once. If that call fails, the id is given back: then no peer has counted it (or there
@@ -44,14 +45,17 @@ use tidegate_hal::device::Device;
 use tidegate_hal::ids::WindowId;
 
 use super::inner::World;
+use super::progress::Gathering;
+use super::roster::Roster;
 use crate::element::Element;
 use crate::error::{Disagreement, Error, Result, WindowError, WindowName, reserved};
 use crate::ground::{MOST_TEXT, lock, shortened};
 
-/// The right to make collective calls, of which a rank has only one. All calls about windows go through it, and they are
+/// The right to make collective calls of a team, of which a rank has only one. All calls about windows go through it, and they are
 /// trusted. So it is not public.
 pub(crate) struct Agreement<'w, D: Device> {
     world: &'w World<D>,
+    roster: &'w Roster,
     _alone: MutexGuard<'w, ()>,
 }
 
@@ -174,8 +178,19 @@ impl<D: Device> World<D> {
     /// # Ok(()) });
     /// ```
     pub fn all_gather(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-        let label = format!("all-gather `{label}`");
-        self.agreement(label.clone())?.exchange(&label, bytes)
+        self.all_gather_of(self.roster(), label, bytes)
+    }
+
+    /// Sends the bytes of every rank of a team to all others.
+    pub(super) fn all_gather_of(
+        &self,
+        roster: &Roster,
+        label: &str,
+        bytes: Vec<u8>,
+    ) -> Result<Vec<Vec<u8>>> {
+        let label = format!("all-gather `{}`", roster.named(label));
+        self.agreement(roster, label.clone())?
+            .exchange(&label, bytes)
     }
 
     /// Like [`World::all_gather`], for elements. Ranks may contribute different numbers of elements, all of one type.
@@ -200,6 +215,15 @@ impl<D: Device> World<D> {
         label: &str,
         elements: &[T],
     ) -> Result<Vec<Vec<T>>> {
+        self.all_gather_elements_of(self.roster(), label, elements)
+    }
+
+    pub(super) fn all_gather_elements_of<T: Element>(
+        &self,
+        roster: &Roster,
+        label: &str,
+        elements: &[T],
+    ) -> Result<Vec<Vec<T>>> {
         // Elements have a size, so this is never 0 where bytes are copied.
         let size = size_of::<T>().max(1);
         let kind = std::any::type_name::<T>();
@@ -211,7 +235,7 @@ impl<D: Device> World<D> {
             let from = elements.as_ptr().cast::<u8>();
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
         }
-        let all = self.all_gather(&label, bytes)?;
+        let all = self.all_gather_of(roster, &label, bytes)?;
         let elements = |bytes: Vec<u8>| {
             let count = bytes.len() / size;
             let mut elements = reserved::<T>(count)?;
@@ -231,12 +255,18 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// [`Error::Forked`].
-    pub(crate) fn agreement(&self, what: String) -> Result<Agreement<'_, D>> {
+    pub(crate) fn agreement<'w>(
+        &'w self,
+        roster: &'w Roster,
+        what: String,
+    ) -> Result<Agreement<'w, D>> {
         self.inner.process.check()?;
-        let alone = lock(&self.inner.alone);
-        lock(&self.inner.progress).begin(what);
+        let alone = lock(&roster.alone);
+        let gathering = Gathering::of(roster.id);
+        lock(&self.inner.progress).begin(gathering, &roster.members, what);
         Ok(Agreement {
             world: self,
+            roster,
             _alone: alone,
         })
     }
@@ -244,7 +274,7 @@ impl<D: Device> World<D> {
 
 impl<D: Device> Drop for Agreement<'_, D> {
     fn drop(&mut self) {
-        lock(&self.world.inner.progress).end();
+        lock(&self.world.inner.progress).end(self.gathering());
     }
 }
 
@@ -253,8 +283,28 @@ impl<'w, D: Device> Agreement<'w, D> {
         self.world
     }
 
+    pub(crate) fn roster(&self) -> &'w Roster {
+        self.roster
+    }
+
+    /// Sends every rank's bytes to every rank. Returns them in the order of the team.
     fn exchange(&self, label: &str, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
-        self.call(|control| control.exchange(label, bytes))
+        let all = self.call(|control| control.exchange_in(self.roster.id, label, bytes))?;
+        let Some(listed) = self.roster.members.listed() else {
+            return Ok(all);
+        };
+        let team = |rank: &usize| self.roster.members.in_team(*rank);
+        let mut ordered: Vec<_> = listed.iter().map(team).zip(all).collect();
+        ordered.sort_unstable_by_key(|(rank, _)| *rank);
+        Ok(ordered.into_iter().map(|(_, bytes)| bytes).collect())
+    }
+
+    pub(super) fn confer(&self, label: &str, proposal: Proposal) -> Result<Decision> {
+        self.call(|control| control.confer_in(self.roster.id, label, proposal))
+    }
+
+    fn gathering(&self) -> Gathering {
+        Gathering::of(self.roster.id)
     }
 
     /// Makes a collective call of the control plane.
@@ -263,18 +313,18 @@ impl<'w, D: Device> Agreement<'w, D> {
         call: impl FnOnce(&dyn Control) -> std::result::Result<R, ControlError>,
     ) -> Result<R> {
         let inner = &self.world.inner;
-        lock(&inner.progress).enter();
+        lock(&inner.progress).enter(self.gathering());
         let done = call(&*inner.control);
         let refused = matches!(done, Err(ControlError::TooLarge { .. }));
         let progress = &mut *lock(&inner.progress);
-        progress.leave(refused);
-        Ok(done.map_err(|error| progress.named(error))?)
+        progress.leave(self.gathering(), refused);
+        Ok(done.map_err(|error| progress.named(self.gathering(), error))?)
     }
 
     /// Sends every rank's bytes to every rank, in as many exchanges as the longest of them need.
     pub(crate) fn gather(&self, label: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let mut parts = bytes.chunks(PART).peekable();
-        let mut all = vec![Vec::new(); self.world.size()];
+        let mut all = vec![Vec::new(); self.roster.size()];
         loop {
             let part = parts.next().unwrap_or_default();
             let more = u8::from(parts.peek().is_some());
@@ -293,7 +343,7 @@ impl<'w, D: Device> Agreement<'w, D> {
     }
 
     /// Takes an id for a window that all ranks are about to open, and makes the first call about it: compares the window
-    /// and its terms, and sends letters. `differ` says what differs between the terms of ranks 0 and another.
+    /// and its terms, and sends letters. `differ` says what differs between the terms of the lowest rank and another.
     ///
     /// If this rank has failed, it says why in place of its letters. All ranks then get the error that
     /// [`Agreement::agree`] describes.
@@ -305,8 +355,8 @@ impl<'w, D: Device> Agreement<'w, D> {
         differ: impl FnOnce(&[u8], usize, &[u8]) -> Differ,
         mine: Brought,
     ) -> Result<(Which, Vec<Letter>)> {
-        let taken = self.world.has_open(label, name);
-        let id = self.world.reserve_window(label, name);
+        let taken = self.world.has_open(self.roster.id, label, name);
+        let id = self.world.reserve_window(self.roster, label, name);
         let name = name.to_string();
         let which = Which { id, name };
         let mut header = postcard::to_stdvec(&which).expect("plain data can be encoded");
@@ -330,10 +380,11 @@ impl<'w, D: Device> Agreement<'w, D> {
             letters,
         };
         let decision = self
-            .call(|control| control.confer(label, proposal))
+            .confer(label, proposal)
             .inspect_err(|_| self.world.release_window(id))?;
+        let lowest = self.roster.members.lowest();
         let letters = decided(&which, decision, trouble, |first, rank, other| {
-            which.differ(first, rank, other, differ)
+            which.differ((lowest, first), rank, other, differ)
         })?;
         Ok((which, letters))
     }
@@ -349,7 +400,7 @@ impl<'w, D: Device> Agreement<'w, D> {
             letters,
             ..Proposal::default()
         };
-        let decision = self.call(|control| control.confer(label, proposal))?;
+        let decision = self.confer(label, proposal)?;
         decided(which, decision, trouble, |_, rank, _| {
             which.unreadable(rank, "it has a header")
         })
@@ -404,10 +455,10 @@ impl Which {
         self.disagreement(Disagreement::Unreadable { rank, reason })
     }
 
-    /// The error if the headers of ranks 0 and `rank` differ.
+    /// The error if the headers of the lowest rank and of `rank` differ.
     fn differ(
         &self,
-        first: &[u8],
+        (lowest, first): (usize, &[u8]),
         rank: usize,
         other: &[u8],
         differ: impl FnOnce(&[u8], usize, &[u8]) -> Differ,
@@ -418,11 +469,12 @@ impl Which {
         };
         let disagreement = || {
             let ((first, first_terms), (other, other_terms)) =
-                (named(0, first)?, named(rank, other)?);
+                (named(lowest, first)?, named(rank, other)?);
             if first == other {
                 return differ(first_terms, rank, other_terms);
             }
             Ok(Disagreement::Windows {
+                lowest,
                 first: first.named(),
                 rank,
                 other: other.named(),

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, Weak};
 use tidegate_hal::batch::{Awaited, Tag};
 use tidegate_hal::control::{Event, PANICKED};
 use tidegate_hal::device::{Device, Fault, Reclaim as _};
-use tidegate_hal::ids::WindowId;
+use tidegate_hal::ids::{TeamId, WindowId};
 use tidegate_hal::nic::{Keep, News};
 use tidegate_hal::tell;
 
 use super::inner::{Inner, World};
 use super::known::Outlives;
+use super::roster::Roster;
 use super::watched::Watched;
 use crate::error::Cause;
 use crate::ground::{MOST_TEXT, lock, shortened};
@@ -22,9 +23,15 @@ use crate::watch::on_message;
 impl<D: Device> World<D> {
     /// Takes an id for a window that all ranks are about to open. Also forgets windows that nothing can ask for any
     /// more, so that memory does not grow with every window that was ever opened.
-    pub(super) fn reserve_window(&self, what: &'static str, name: &Arc<str>) -> WindowId {
+    pub(super) fn reserve_window(
+        &self,
+        roster: &Roster,
+        what: &'static str,
+        name: &Arc<str>,
+    ) -> WindowId {
         let mut events = lock(&self.inner.events);
-        let id = events.windows.reserve(what, name);
+        let team = (roster.id, &roster.members);
+        let id = events.windows.reserve(team, what, name);
         let mut over = events.windows.over();
         drop(events);
         if !over.is_empty() {
@@ -61,8 +68,12 @@ impl<D: Device> World<D> {
         if let Some(cause) = &entry.cause {
             window.revoke(device, bell, cause);
         }
-        // The first loss counts.
-        for cause in events.first_lost.iter().chain(events.gone.values()) {
+        // The first loss counts. Ranks outside the team do not matter.
+        let members = entry.members.clone();
+        let gone = events.gone.iter();
+        let gone = gone.filter(|(rank, _)| members.contains(**rank));
+        let lost = events.first_lost(&members).into_iter();
+        for cause in lost.chain(gone.map(|(_, cause)| cause)) {
             window.gone(device, bell, cause);
         }
         let failed = events.nic_failed.clone().filter(|_| window.has_nic());
@@ -103,9 +114,9 @@ impl<D: Device> World<D> {
             .set_held(window, halves, held);
     }
 
-    /// Whether the program holds a window or barrier (as `what` says) with that name.
-    pub(super) fn has_open(&self, what: &str, name: &str) -> bool {
-        lock(&self.inner.events).windows.has_open(what, name)
+    /// Whether the program holds a window or barrier (as `what` says) of the team with that name.
+    pub(super) fn has_open(&self, team: TeamId, what: &'static str, name: &str) -> bool {
+        lock(&self.inner.events).windows.has_open(team, what, name)
     }
 
     /// Ends all waits of a window, on all ranks.
@@ -287,17 +298,22 @@ impl<D: Device> Inner<D> {
     fn note(&self, window: WindowId, cause: Cause) -> Cause {
         let cause = brief(cause);
         let mut events = lock(&self.events);
-        let noted = &mut events.windows.living(window).cause;
-        if let Some(first) = noted {
+        let entry = events.windows.living(window);
+        if let Some(first) = &entry.cause {
             return first.clone();
         }
-        *noted = Some(cause.clone());
+        entry.cause = Some(cause.clone());
+        let members = entry.members.listed();
         let message = Message::Revoke {
             window,
             cause: cause.clone(),
         };
+        let others = members.map(|mut members| {
+            members.retain(|rank| *rank != self.control.rank());
+            members
+        });
         // If the control plane is closed, its end tells the peers.
-        let _ = self.control.notify(None, &message.encode());
+        let _ = self.control.notify(others.as_deref(), &message.encode());
         cause
     }
 
@@ -326,7 +342,10 @@ impl<D: Device> Inner<D> {
             return Some(Cause::NotCompleted { rank, target });
         }
         let events = lock(&self.events);
-        let revoked = events.windows.of(tag).and_then(|entry| entry.cause.clone());
+        let entry = events.windows.of(tag);
+        let revoked = entry.and_then(|entry| entry.cause.clone());
+        let members = entry.map(|entry| &entry.members);
+        let members = members.unwrap_or(&self.everyone.members);
         let lost = |cause: &&Cause| matches!(cause, Cause::PeerLost { .. });
         let peer = tag.peer as usize;
         // A rank that needed the peer may have ended since, and its end revokes the window, too. But the peer left
@@ -336,7 +355,7 @@ impl<D: Device> Inner<D> {
             return events.gone.get(&peer).cloned();
         }
         revoked
-            .or_else(|| events.first_lost.clone())
+            .or_else(|| events.first_lost(members).cloned())
             // A peer that has left may have done so because its stream failed.
             .or_else(|| events.failed.get(&peer).cloned())
             .or_else(|| events.gone.get(&peer).cloned())
@@ -434,14 +453,17 @@ impl<D: Device> Inner<D> {
         let reports = events.reporter() == rank;
         let is_lost = |cause: &Cause| matches!(cause, Cause::PeerLost { .. });
         if is_lost(&cause) {
-            events.first_lost.get_or_insert_with(|| cause.clone());
-        } else if events.first_lost.is_none() {
+            events.lost.push(rank);
+        } else if events.lost.is_empty() {
             events.left_first.insert(rank);
         }
         events.gone.insert(rank, cause.clone());
         let mut windows = Vec::new();
         let (device, bell) = (&self.device, self.bells.own());
         for entry in events.windows.all_mut() {
+            if !entry.members.contains(rank) {
+                continue;
+            }
             // A loss revokes the window. The first cause counts, which may be another one.
             let revoked =
                 is_lost(&cause).then(|| &*entry.cause.get_or_insert_with(|| cause.clone()));

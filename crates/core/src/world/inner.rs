@@ -12,8 +12,12 @@ use tidegate_hal::site::CallSite;
 
 use super::known::Known;
 use super::meet::Bells;
+use super::members::Members;
 use super::progress::Progress;
-use crate::error::{Cause, Error, Result};
+use super::roster::Roster;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::{Cause, Result};
 use crate::ground::{ReclaimOf, lock};
 use crate::nic::{Attached, Chunks, Route};
 use crate::observe::Observed;
@@ -65,9 +69,11 @@ pub(crate) struct Inner<D: Device> {
     /// The bells of this node. Streams hold them, since they may outlive the world.
     pub(super) bells: Arc<Bells<D::Block>>,
     pub(super) events: Mutex<Events<D>>,
-    /// Held by the thread that makes collective calls: see [`Agreement`](super::Agreement).
-    pub(super) alone: Mutex<()>,
-    /// How far that thread has come.
+    /// The team of all ranks.
+    pub(super) everyone: Arc<Roster>,
+    /// Held while this rank makes a team: it makes one at a time.
+    pub(super) making: Mutex<()>,
+    /// How far the rank has come in the calls of its teams.
     pub(super) progress: Mutex<Progress>,
     pub(super) watch: Watch,
     /// The proved recordings that the program has replayed.
@@ -173,13 +179,13 @@ impl<D: Device> World<D> {
         &self.inner.device
     }
 
-    pub(crate) fn check_rank(&self, rank: usize) -> Result<()> {
-        let size = self.size();
-        if rank < size {
-            Ok(())
-        } else {
-            Err(Error::NoSuchRank { rank, size })
-        }
+    fn check_rank(&self, rank: usize) -> Result<()> {
+        self.roster().in_job(rank).map(drop)
+    }
+
+    /// The team of all ranks.
+    pub(crate) fn roster(&self) -> &Arc<Roster> {
+        &self.inner.everyone
     }
 
     /// The bell of a rank, if it is on this node.
@@ -346,6 +352,11 @@ impl<D: Device> World<D> {
         self.inner.observed.as_ref()
     }
 
+    /// What the library's threads hold in place of the world.
+    pub(super) fn shared(&self) -> &Arc<Inner<D>> {
+        &self.inner.0
+    }
+
     /// A reference for those that must not keep the rank in the job.
     pub(crate) fn downgrade(&self) -> Weak<Inner<D>> {
         Arc::downgrade(&self.inner.0)
@@ -360,8 +371,8 @@ impl<D: Device> World<D> {
 pub(super) struct Events<D: Device> {
     /// Ranks that died or left, and how.
     pub(super) gone: BTreeMap<usize, Cause>,
-    /// The first loss of a rank. Later ones usually follow from it.
-    pub(super) first_lost: Option<Cause>,
+    /// The ranks that are lost, the first one first. Later losses usually follow from it.
+    pub(super) lost: Vec<usize>,
     /// Ranks that left before any rank was lost, and so not because of a loss.
     pub(super) left_first: BTreeSet<usize>,
     /// Ranks with a stream that a kernel made to fail (their own, or one of another rank), and the first cause for
@@ -375,6 +386,12 @@ pub(super) struct Events<D: Device> {
 }
 
 impl<D: Device> Events<D> {
+    /// The first loss of one of these ranks.
+    pub(super) fn first_lost(&self, members: &Members) -> Option<&Cause> {
+        let rank = self.lost.iter().find(|rank| members.contains(**rank))?;
+        self.gone.get(rank)
+    }
+
     /// The lowest rank that has not ended.
     pub(super) fn reporter(&self) -> usize {
         let ended = self.gone.keys().enumerate();
@@ -409,7 +426,7 @@ impl<D: Device> Drop for Member<D> {
         }
         if let Some(attached) = &self.nic {
             // The lock is released before the wait, because a thread needs it to note that a peer has left.
-            let any_lost = lock(&self.events).first_lost.is_some();
+            let any_lost = !lock(&self.events).lost.is_empty();
             attached.leave(&*self.control, any_lost);
         }
         self.control.leave();

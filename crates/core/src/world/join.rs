@@ -14,6 +14,7 @@ use super::inner::{Events, Inner, World};
 use super::joined::tell_joined;
 use super::known::Known;
 use super::meet::{Met, meet};
+use super::roster::Roster;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{Result, SettingError};
@@ -311,20 +312,22 @@ impl<D: Device> World<D> {
         let chunks = options.chunks.unwrap_or_else(best);
         let events = Events {
             gone: BTreeMap::new(),
-            first_lost: None,
+            lost: Vec::new(),
             left_first: BTreeSet::new(),
             failed: BTreeMap::new(),
             nic_failed: None,
             windows: Known::default(),
             streams: Vec::new(),
         };
+        let everyone = Roster::everyone(control.rank(), control.size());
         let inner = Arc::new(Inner {
             process: Process::this(),
             control,
             device,
             bells,
             events: Mutex::new(events),
-            alone: Mutex::new(()),
+            everyone,
+            making: Mutex::new(()),
             progress: Mutex::default(),
             watch: Watch::default(),
             replays: Mutex::default(),

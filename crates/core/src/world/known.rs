@@ -23,6 +23,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::ids::{TeamId, WindowId};
 use tidegate_hal::nic::{Keep, Nic};
 
+use super::members::Members;
 use super::watched::Watched;
 use crate::error::Cause;
 use crate::half_kind::HalfKind;
@@ -46,6 +47,8 @@ pub(super) struct Entry<D: Device> {
     what: &'static str,
     pub(super) name: Arc<str>,
     pub(super) window: Weak<Watched<D>>,
+    /// The ranks that have opened it.
+    pub(super) members: Members,
     /// Why it is revoked; the first cause counts.
     pub(super) cause: Option<Cause>,
     /// For each half, whether the program has it. A barrier has only the first.
@@ -58,20 +61,20 @@ pub(super) struct Entry<D: Device> {
 
 pub(super) struct Known<D: Device> {
     entries: BTreeMap<WindowId, Entry<D>>,
-    /// The id of the next window.
-    next: WindowId,
+    /// The id of the next window of each team.
+    next: BTreeMap<TeamId, WindowId>,
     /// The closed windows, in the order of closing. A window that could not be forgotten in its turn goes to the end
     /// again.
     closed: VecDeque<WindowId>,
-    /// The names of the windows of which the program holds a half, by what they are opened as.
-    held: HashMap<&'static str, HashSet<Arc<str>>>,
+    /// The names of the windows of which the program holds a half, by their team and by what they are opened as.
+    held: HashMap<(TeamId, &'static str), HashSet<Arc<str>>>,
 }
 
 impl<D: Device> Default for Known<D> {
     fn default() -> Self {
         Known {
             entries: BTreeMap::new(),
-            next: WindowId::first(TeamId::WORLD),
+            next: BTreeMap::new(),
             closed: VecDeque::new(),
             held: HashMap::new(),
         }
@@ -96,23 +99,21 @@ impl<D: Device> Entry<D> {
 }
 
 impl<D: Device> Known<D> {
-    /// Takes an id for a window that all ranks are about to open. Only one is being opened at a time.
-    pub(super) fn reserve(&mut self, what: &'static str, name: &Arc<str>) -> WindowId {
-        // The window before it has been opened by now, or will never be.
-        let before = self.next.before();
-        let before = before.and_then(|id| Some((id, self.entries.get(&id)?)));
-        if let Some((id, entry)) = before
-            && entry.halves == [Hold::Never; 2]
-            // If an id was given back, this comes here a second time.
-            && self.closed.back() != Some(&id)
-        {
-            self.closed.push_back(id);
-        }
-        let id = self.next;
-        self.next = id.next();
+    /// Takes an id for a window that all ranks of a team are about to open. A team opens one at a time.
+    pub(super) fn reserve(
+        &mut self,
+        (team, members): (TeamId, &Members),
+        what: &'static str,
+        name: &Arc<str>,
+    ) -> WindowId {
+        let next = self.next.get(&team).copied();
+        let id = next.unwrap_or(WindowId::first(team));
+        self.close_before(id);
+        self.next.insert(team, id.next());
         let entry = Entry {
             what,
             name: name.clone(),
+            members: members.clone(),
             window: Weak::new(),
             cause: None,
             halves: [Hold::Never; 2],
@@ -125,10 +126,31 @@ impl<D: Device> Known<D> {
 
     /// Gives the last id back, because no rank has counted it.
     pub(super) fn release(&mut self, id: WindowId) {
-        // Only one window is being opened at a time, so this is still the last id.
-        debug_assert_eq!(id.next(), self.next);
+        // A team opens one window at a time, so this is still its last id.
+        debug_assert_eq!(self.next.get(&id.team), Some(&id.next()));
         self.entries.remove(&id);
-        self.next = id;
+        self.next.insert(id.team, id);
+    }
+
+    /// Notes that the window before this one is closed, if it was never opened: by now that is decided.
+    fn close_before(&mut self, id: WindowId) {
+        let before = id.before();
+        let before = before.and_then(|id| Some((id, self.entries.get(&id)?)));
+        if let Some((id, entry)) = before
+            && entry.halves == [Hold::Never; 2]
+            // If an id was given back, this comes here a second time.
+            && self.closed.back() != Some(&id)
+        {
+            self.closed.push_back(id);
+        }
+    }
+
+    /// Notes that this rank's part in a team has ended.
+    pub(super) fn end(&mut self, team: TeamId) {
+        if let Some(next) = self.next.remove(&team) {
+            self.close_before(next);
+        }
+        self.held.retain(|(of, _), _| *of != team);
     }
 
     pub(super) fn get(&self, id: WindowId) -> Option<&Entry<D>> {
@@ -171,7 +193,7 @@ impl<D: Device> Known<D> {
             entry.halves[*half as usize] = hold;
         }
         let (what, name, now) = (entry.what, entry.name.clone(), entry.is_held());
-        let names = self.held.entry(what).or_default();
+        let names = self.held.entry((id.team, what)).or_default();
         match (before, now) {
             (false, true) => {
                 names.insert(name);
@@ -184,10 +206,10 @@ impl<D: Device> Known<D> {
         }
     }
 
-    /// Whether the program holds a window or barrier (as `what` says) with that name.
-    pub(super) fn has_open(&self, what: &str, name: &str) -> bool {
+    /// Whether the program holds a window or barrier (as `what` says) of the team with that name.
+    pub(super) fn has_open(&self, team: TeamId, what: &'static str, name: &str) -> bool {
         self.held
-            .get(what)
+            .get(&(team, what))
             .is_some_and(|names| names.contains(name))
     }
 
@@ -214,6 +236,15 @@ impl<D: Device> Known<D> {
                 self.closed.push_back(id);
             }
         }
+    }
+
+    /// For how many teams, apart from the world, something is remembered.
+    #[cfg(test)]
+    pub(super) fn teams(&self) -> usize {
+        let teams = self.next.keys();
+        let held = self.held.iter().filter(|(_, names)| !names.is_empty());
+        let teams = teams.chain(held.map(|((team, _), _)| team));
+        teams.filter(|team| **team != TeamId::WORLD).count()
     }
 
     /// The halves that the program has dropped, for the last `most` windows that are remembered.

@@ -28,15 +28,20 @@ mod join;
 mod joined;
 mod known;
 mod meet;
+mod members;
 mod not_here;
 mod overseen;
 mod progress;
+mod roster;
 mod streams;
+mod team;
 mod watched;
 
 pub(crate) use agreement::{Agreement, Trouble, Which};
 pub(crate) use inner::Inner;
 pub use inner::World;
+pub(crate) use roster::Roster;
+pub use team::Team;
 pub(crate) use watched::Watched;
 
 #[cfg(doc)]

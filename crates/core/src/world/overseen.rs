@@ -83,7 +83,8 @@ impl<D: Device> Overseen for Inner<D> {
             if let Some(cause) = &entry.cause {
                 window.revoke(device, bell, cause);
             }
-            for cause in events.gone.values() {
+            let gone = events.gone.iter();
+            for (_, cause) in gone.filter(|(rank, _)| entry.members.contains(**rank)) {
                 window.gone(device, bell, cause);
             }
         }
@@ -93,7 +94,7 @@ impl<D: Device> Overseen for Inner<D> {
         lock(&self.progress).is_in_a_call_for(long)
     }
 
-    fn progress(&self) -> (u64, Option<Inside>) {
+    fn progress(&self) -> (Vec<(u64, u64)>, Vec<Inside>) {
         lock(&self.progress).said()
     }
 

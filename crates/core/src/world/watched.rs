@@ -30,7 +30,7 @@ pub(crate) struct Watched<D: Device> {
     _lines: Vec<Arc<D::Block>>,
     /// The size of an element in bytes.
     pub(crate) element_size: usize,
-    /// The limit of the window's waits. The declaration of a window sets it; for a barrier or an all-reduce, its own
+    /// The limit of the window's waits. The declaration of a window sets it; for a collective, its own
     /// call.
     limit: Mutex<Option<Duration>>,
     /// What the window does if trigger slots are short.

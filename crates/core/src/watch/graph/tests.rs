@@ -40,10 +40,12 @@ fn in_a_call(come: u64, waits: bool) -> Answer {
         what: "all-gather `results`".into(),
         millis: 31_000,
         waits,
+        gathering: 0,
+        members: None,
     };
     Answer {
-        come,
-        inside: Some(inside),
+        come: vec![(0, come)],
+        inside: vec![inside],
         ..Answer::default()
     }
 }
@@ -108,14 +110,14 @@ fn a_collective_call_waits_for_all_who_have_not_come() {
         (
             0,
             Answer {
-                come: 4,
+                come: vec![(0, 4)],
                 ..waits_for(2)
             },
         ),
         (
             1,
             Answer {
-                come: 4,
+                come: vec![(0, 4)],
                 ..Answer::default()
             },
         ),

@@ -481,7 +481,7 @@ fn what_is_decided_is_the_same_error_for_all() {
     let (first, other) = (header(&x), header(&y));
     for mine in [&x, &y] {
         let no_terms = |_: &[u8], _, _: &[u8]| unreachable!("the windows differ");
-        let error = mine.differ(&first, 1, &other, no_terms).to_string();
+        let error = mine.differ((0, &first), 1, &other, no_terms).to_string();
         let both = "`w` (number 0) and `w` (number 1)";
         assert!(error.contains(both), "{error}");
     }
@@ -490,9 +490,9 @@ fn what_is_decided_is_the_same_error_for_all() {
         assert_eq!((first, rank, other), (&b"terms"[..], 1, &b"terms"[..]));
         Ok(Disagreement::Memory { rank })
     };
-    let error = x.differ(&first, 1, &first, terms).to_string();
+    let error = x.differ((0, &first), 1, &first, terms).to_string();
     assert!(error.contains("memory of rank 1"), "{error}");
-    let damaged = x.differ(&[], 1, &other, terms).to_string();
+    let damaged = x.differ((0, &[]), 1, &other, terms).to_string();
     assert!(damaged.contains("message of rank 0"), "{damaged}");
 
     let fails = || Trouble::Failed(Error::other("no room"));

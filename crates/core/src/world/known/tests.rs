@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_hal::device::{Device as _, Reclaim as _, Stream as _};
-use tidegate_hal::ids::WindowId;
+use tidegate_hal::ids::{TeamId, WindowId};
 use tidegate_host::Host;
 
-use super::{KEPT, Known};
+use super::{KEPT, Known, Members};
 use crate::error::{Cause, WindowError};
 use crate::ground::lock;
 use crate::message::Message;
@@ -33,9 +33,10 @@ fn known(world: &World<Host>) -> usize {
 fn what_never_came_to_be_is_closed_once() {
     let mut known = Known::<Host>::default();
     let name = Arc::from("w");
-    let first = known.reserve("a window", &name);
+    let world = (TeamId::WORLD, &Members::All(1));
+    let first = known.reserve(world, "a window", &name);
     for _ in 0..3 * KEPT {
-        let id = known.reserve("a window", &name);
+        let id = known.reserve(world, "a window", &name);
         known.release(id);
     }
     assert_eq!(known.closed, [first]);
