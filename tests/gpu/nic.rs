@@ -285,10 +285,63 @@ fn a_window_whose_registers_are_mapped_is_made_while_a_stream_waits() {
     assert_eq!(card.strikes(), 2);
 }
 
+/// Ranges of far origins have copies in pinned memory. What is put comes to the elements, and what is not put stays as the
+/// target's kernels have left it.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn ranges_are_put_behind_a_nic() {
+    let faults = Faults {
+        full: 100,
+        delay: 3,
+        ..Faults::default()
+    };
+    for len in [1, 33, 5_000, 700_000] {
+        let net = Net::new(2, faults.clone());
+        let nic = |rank| {
+            WorldOptions::new()
+                .nic(Fabric::over(net.wire(rank), Options::default()))
+                .route(Route::Nic)
+        };
+        ranks_with(2, nic, |world, k| {
+            let other = 1 - world.rank();
+            stream!(let s = world.stream().unwrap());
+            let mut window = RangeWindow::<u64>::new("ranges", len);
+            let to = window.range_to(other, 0..len);
+            let (mut inbox, mut outbox) = window.open(&s).unwrap();
+            let values = vec![100 + world.rank() as u64; len];
+            let src = Region::from_slice(&world, &values).unwrap().on(&s).unwrap();
+            let mut seen = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+            let came = 100 + other as u64;
+            // Each epoch puts from this element on. Before it, the target has counted its first element up.
+            for (first, expected) in [(1, 1), (0, came), (1, came + 1), (len, came + 2), (0, came)]
+            {
+                let tick = k.tick.threads(1, 32);
+                s.launch(tick, (inbox.memory_mut(),)).unwrap();
+                let exposed = inbox.post(&s).unwrap();
+                let mut epoch = outbox.start();
+                if first < len {
+                    let some = src.slice(0..len - first).unwrap();
+                    epoch.put(some, to.at(first)).unwrap();
+                }
+                outbox = epoch.complete(&s).unwrap();
+                inbox = exposed.wait(&s).unwrap();
+                let look = k.produce.threads(1, 32);
+                s.launch(look, (&mut seen, inbox.memory_mut(), 1u64))
+                    .unwrap();
+                let host = seen.into_host(&s).unwrap();
+                let mut found = [0];
+                host.read(0, &mut found).unwrap();
+                assert_eq!(found, [expected], "{len} elements, put from {first} on");
+                seen = host.on(&s).unwrap();
+            }
+        });
+    }
+}
+
 /// Windows that cannot be staged are refused by all ranks.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
-fn ranges_are_refused_behind_a_nic() {
+fn atomics_and_layouts_are_refused_behind_a_nic() {
     let net = Net::new(2, Faults::default());
     let nic = |rank| {
         WorldOptions::new()
@@ -297,9 +350,14 @@ fn ranges_are_refused_behind_a_nic() {
     };
     ranks_with(2, nic, |world, _| {
         stream!(let s = world.stream().unwrap());
-        let mut window = RangeWindow::<u64>::new("ranges", 64);
-        window.range_to(1 - world.rank(), world.rank() * 8..8 + world.rank() * 8);
-        let error = window.open(&s).err().unwrap();
-        assert!(error.to_string().contains("windows by slot"), "{error}");
+        let mut atomic = AtomicWindow::<u64>::new("counters", 64);
+        atomic.target(1 - world.rank());
+        let mut layouts = RangeWindow::<u64>::new("layouts", 64);
+        let every_second = Layout::strided(world.rank(), &[(8, 2)]).unwrap();
+        layouts.layout_to(1 - world.rank(), &every_second);
+        let errors = [atomic.open(&s).err(), layouts.open(&s).err()];
+        for error in errors.map(|error| error.unwrap().to_string()) {
+            assert!(error.contains("only slots and ranges"), "{error}");
+        }
     });
 }

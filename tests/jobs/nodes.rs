@@ -101,6 +101,13 @@ fn role_of_a_rank() {
     match role.as_str() {
         "ring" => ring::run(world, Buffers::Double, 50).unwrap(),
         "signals" => signals::run(&world).unwrap(),
+        "counters" => counters(&world).unwrap(),
+        "refused" => {
+            stream!(let s = world.stream().unwrap());
+            let mut window = AtomicWindow::<u64>::new("refused", 1);
+            window.target((world.rank() + 2) % world.size());
+            println!("refused: {}", window.open(&s).err().unwrap());
+        }
         "unheard" | FOR_EVER | PANICS => {
             let error = for_ever(&world, role == PANICS).unwrap_err();
             println!("ended with: {error}");
@@ -110,6 +117,48 @@ fn role_of_a_rank() {
         }
         other => panic!("there is no role {other}"),
     }
+}
+
+/// All ranks take numbers from rank 0's counter, and print them. A rank that holds a lock of rank 3 adds to a number of
+/// its own beside it, so that the sum of these says how often the lock was held.
+fn counters(world: &World) -> std::result::Result<(), Error> {
+    const ROUNDS: u64 = 30;
+    stream!(let s = world.stream()?);
+    let mut window = AtomicWindow::<u64>::new("counters", 4096 + 5);
+    let to: Vec<_> = (0..world.size()).map(|rank| window.target(rank)).collect();
+    let (mut inbox, mut outbox) = window.open(&s)?;
+    let one = Region::from_slice(world, &[1u64])?.on(&s)?;
+    let many = Region::from_slice(world, &vec![1u64; 4096])?.on(&s)?;
+    let free = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
+    let mine = Region::from_slice(world, &[world.rank() as u64 + 1])?.on(&s)?;
+    for round in 0..ROUNDS {
+        let mut old = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
+        let mut owner = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
+        let mut epoch = outbox.start();
+        epoch.fetch_and_op(&one, &mut old, to[0].at(4096), Op::Sum)?;
+        epoch.compare_and_swap(&free, &mine, &mut owner, to[3].at(4096 + 1))?;
+        for to in &to {
+            // More than one message, side by side with all others.
+            epoch.accumulate(&many, *to, Op::Sum)?;
+        }
+        (inbox, outbox) = exchange(&s, inbox, epoch)?;
+        println!("took {}", old.into_host(&s)?[0]);
+        if owner.into_host(&s)?[0] == 0 {
+            println!("held in round {round}");
+        }
+        if world.rank() == 3 {
+            inbox.host_mut(&s)?[4096 + 1] = 0;
+        }
+    }
+    let all = world.size() as u64 * ROUNDS;
+    let here = inbox.host_mut(&s)?;
+    assert!(
+        here[..4096].iter().all(|sum| *sum == all),
+        "{:?}",
+        &here[..8]
+    );
+    assert_eq!(here[4096], if world.rank() == 0 { all } else { 0 });
+    Ok(())
 }
 
 /// A NIC of the program, possibly at an address at which nothing arrives.
@@ -183,6 +232,55 @@ fn rings_between_nodes() {
         let outcome = running.wait();
         let texts = texts(&outcome);
         assert!(outcome.success(), "{provider}, {engine:?}: {texts:#?}");
+    }
+}
+
+/// Near and far ranks update the same counters.
+#[test]
+fn counters_between_nodes() {
+    for provider in [tcp(), "sockets"] {
+        let started = start(
+            "counters_between_nodes",
+            "counters",
+            provider,
+            EngineChoice::Software,
+        );
+        let Some((_bed, running)) = started else {
+            return;
+        };
+        let outcome = running.wait();
+        let texts = texts(&outcome);
+        assert!(outcome.success(), "{provider}: {texts:#?}");
+        let said = |what: &str| -> Vec<u64> {
+            let lines = texts.iter().flat_map(|text| text.lines());
+            let mut said: Vec<_> = lines
+                .filter_map(|line| line.split_once(what)?.1.parse().ok())
+                .collect();
+            said.sort_unstable();
+            said
+        };
+        assert_eq!(said("took "), (0..120).collect::<Vec<_>>(), "{provider}");
+        assert_eq!(
+            said("held in round "),
+            (0..30).collect::<Vec<_>>(),
+            "{provider}"
+        );
+    }
+}
+
+/// Hardware that fires by itself makes no updates, and all ranks hear so.
+#[test]
+fn counters_over_hardware_are_refused() {
+    let test = "counters_over_hardware_are_refused";
+    let Some((_bed, running)) = start(test, "refused", "sockets", EngineChoice::Triggered) else {
+        return;
+    };
+    let outcome = running.wait();
+    let texts = texts(&outcome);
+    assert!(outcome.success(), "{texts:#?}");
+    for text in &texts {
+        let names = text.contains("atomic operations on rank") && text.contains("TIDEGATE_ENGINE");
+        assert!(names, "{text}");
     }
 }
 
