@@ -251,3 +251,17 @@ fn runs_are_joined_and_files_written() {
             .contains("cannot write")
     );
 }
+
+#[test]
+fn large_jobs_are_drawn_from_two_on() {
+    let job = |ranks| Growth {
+        ranks,
+        join: ranks as f64,
+        window: 0.5,
+    };
+    assert!(large_jobs(&[job(8)], "here").is_none());
+    let svg = large_jobs(&[job(8), job(1024)], "here").unwrap();
+    for label in [">8<", ">1024<", "joins", "opens", "here"] {
+        assert!(svg.contains(label), "{label}: {svg}");
+    }
+}
