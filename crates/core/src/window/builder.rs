@@ -83,7 +83,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
 
     /// Opens the window in a team. All ranks of the team call this, and no others. They open the windows of the team in
     /// the same order. The ranks of the declaration are those of the team, from 0 to its size. So are those of a
-    /// [`Group`](crate::Group), and of [`Inbox::origins`] and [`Outbox::targets`]. Errors name ranks by their numbers in
+    /// [`Group`](super::Group), and of [`Inbox::origins`] and [`Outbox::targets`]. Errors name ranks by their numbers in
     /// the job, and the window by the names of both: `rows/halo`.
     ///
     /// Other teams may have a window of the same name. The window may outlive the last handle of its team.
