@@ -263,6 +263,41 @@ fn handed_over(place: &Place<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Collectives whose buffers have been used before.
+fn collectives(place: &Place<'_>) -> Result<()> {
+    stream!(let s = place.world.stream()?);
+    let fresh = |len| Region::<u64>::zeroed(place.world, len)?.on(&s);
+    let counts = [1, 2, 3];
+    let (x, wide, mine) = (
+        fresh(LEN)?,
+        fresh(RANKS * LEN)?,
+        fresh(counts[place.world.rank()])?,
+    );
+    let (mut y, mut all, mut each) = (fresh(LEN)?, fresh(RANKS * LEN)?, fresh(6)?);
+    let (ones, mut received) = (fresh(RANKS)?, fresh(RANKS)?);
+    let mut broadcast = Broadcast::open(&s, "broadcast", 1, LEN)?;
+    let mut reduce = Reduce::open(&s, "reduce", 1, LEN)?;
+    let mut sums = AllReduce::open(&s, "all-reduce", LEN)?;
+    let mut gather = AllGather::open(&s, "all-gather", LEN)?;
+    let mut several = AllGather::open_counts(&s, "all-gather-v", &counts)?;
+    let mut part = ReduceScatter::open(&s, "reduce-scatter", LEN)?;
+    let mut exchange = AllToAll::open(&s, "all-to-all", LEN)?;
+    let mut rows = CountedAllToAll::open(&s, "counted", LEN, 1)?;
+    let mut scan = Scan::open(&s, "scan", LEN)?;
+    assert_steady("collectives", place.meeting, &s, || {
+        broadcast.enqueue(&s, &mut y)?;
+        reduce.sum(&s, &mut y)?;
+        sums.reduce_into(&s, &x, &mut y, Op::Max)?;
+        gather.enqueue(&s, &x, &mut all)?;
+        several.enqueue(&s, &mine, &mut each)?;
+        part.sum(&s, &wide, &mut y)?;
+        exchange.enqueue(&s, &wide, &mut all)?;
+        rows.enqueue(&s, &wide, &ones, &mut all, &mut received)?;
+        scan.sum(&s, &mut y)
+    });
+    Ok(())
+}
+
 #[test]
 fn epochs_allocate_nothing() {
     let _alone = alone();
@@ -285,7 +320,8 @@ fn epochs_allocate_nothing() {
         strided(&place)?;
         groups(&place)?;
         gets_and_sums(&place)?;
-        handed_over(&place)
+        handed_over(&place)?;
+        collectives(&place)
     });
     results.into_iter().collect::<Result<Vec<_>>>().unwrap();
 }

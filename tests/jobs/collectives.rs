@@ -12,7 +12,7 @@ use crate::processes::{self, error, longest_survival, ready};
 const SOON: Duration = Duration::from_secs(120);
 
 /// The roles: a collective, and whether its vectors are so long that it goes in pieces or chunks.
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "barrier",
     "broadcast",
     "reduce",
@@ -22,6 +22,7 @@ const KINDS: [&str; 11] = [
     "all-gather",
     "reduce-scatter",
     "all-to-all",
+    "counted",
     "scan",
     "exclusive",
 ];
@@ -84,6 +85,12 @@ fn forever(world: &World, kind: &str, len: usize) -> Result<()> {
         "all-to-all" => {
             let mut it = AllToAll::open(s, name, len)?;
             Box::new(move || it.enqueue(s, &all, &mut wide))
+        }
+        "counted" => {
+            let numbers = |count| Region::from_slice(world, &vec![count; ranks])?.on(s);
+            let (counts, mut received) = (numbers(len as u64)?, numbers(0)?);
+            let mut it = CountedAllToAll::open(s, name, len, 1)?;
+            Box::new(move || it.enqueue(s, &all, &counts, &mut wide, &mut received))
         }
         "scan" => {
             let mut it = Scan::open(s, name, len)?;

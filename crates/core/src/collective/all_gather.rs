@@ -127,7 +127,7 @@ impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
-        let blocks = self.0.what().counts.blocks(self.0.ranks());
+        let blocks = self.0.blocks();
         self.0.check(&x.body, blocks.count(self.0.rank()))?;
         self.0.check(&y.body, blocks.all())?;
         let buffers = Buffers {
@@ -162,7 +162,7 @@ impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
         stream: &Stream<'s, D>,
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
-        let blocks = self.0.what().counts.blocks(self.0.ranks());
+        let blocks = self.0.blocks();
         self.0.check(&y.body, blocks.all())?;
         let buffers = Buffers {
             input: None,

@@ -68,7 +68,7 @@ impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
     /// # Ok(()) });
     /// ```
     pub fn elements(&self) -> usize {
-        self.0.what().counts.vector()
+        self.0.vector()
     }
 
     /// Enqueues a sum: each element of `x` is replaced by the sum of that element over all ranks. Integers wrap.

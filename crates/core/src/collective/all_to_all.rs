@@ -136,9 +136,8 @@ impl<'s, T: Element, D: Device> AllToAll<'s, T, D> {
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
-        let (counts, ranks) = (&self.0.what().counts, self.0.ranks());
-        self.0.check(&x.body, counts.blocks(ranks).all())?;
-        self.0.check(&y.body, counts.received(ranks).all())?;
+        self.0.check(&x.body, self.0.blocks().all())?;
+        self.0.check(&y.body, self.0.received().all())?;
         let buffers = Buffers {
             input: Some(&x.body),
             output: Some(&y.body),

@@ -59,7 +59,7 @@ impl<'s, T: Element, D: Device> Broadcast<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn enqueue(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
-        self.0.check(&x.body, self.0.what().counts.vector())?;
+        self.0.check(&x.body, self.0.vector())?;
         let buffers = Buffers {
             input: None,
             output: Some(&x.body),

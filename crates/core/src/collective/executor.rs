@@ -23,7 +23,7 @@ use tidegate_hal::site::CallSite;
 
 use super::algorithms::{Counts, What, schedule};
 use super::choice::Choice;
-use super::schedule::{Buffer, From, How, Job, Local, Schedule, Sent, Slot, Spot};
+use super::schedule::{Blocks, Buffer, From, How, Job, Local, Schedule, Sent, Slot, Spot};
 use crate::carry::{Carry, Visitor};
 use crate::element::Element;
 use crate::error::{EpochError, Error, Result, WindowError};
@@ -107,6 +107,8 @@ pub(crate) struct Executor<'s, T: Element, D: Device> {
     job: Job,
     choice: Choice,
     what: What,
+    /// The blocks of all ranks, or those that this rank sends; and those that it receives.
+    blocks: [Blocks; 2],
     /// The slots, in the order of their declaration.
     inbound: Box<[Slot]>,
     outbound: Box<[Slot]>,
@@ -195,6 +197,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             outbound: outbound.keys().copied().collect(),
             job,
             choice,
+            blocks: [what.counts.blocks(ranks), what.counts.received(ranks)],
             what,
             kept: Vec::new(),
         })
@@ -223,8 +226,19 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         matches!(self.what.kind, JointKind::Gather { root } | JointKind::Scatter { root } if root == self.job.rank)
     }
 
-    pub(crate) fn what(&self) -> &What {
-        &self.what
+    /// The length of the vector.
+    pub(crate) fn vector(&self) -> usize {
+        self.what.counts.vector()
+    }
+
+    /// The blocks of all ranks, or those that this rank sends.
+    pub(crate) fn blocks(&self) -> &Blocks {
+        &self.blocks[0]
+    }
+
+    /// The blocks that this rank receives.
+    pub(crate) fn received(&self) -> &Blocks {
+        &self.blocks[1]
     }
 
     /// Refuses a region that does not have so many elements.

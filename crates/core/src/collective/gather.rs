@@ -145,7 +145,7 @@ impl<'s, T: Element, D: Device> Gather<'s, T, D> {
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
-        let blocks = self.0.what().counts.blocks(self.0.ranks());
+        let blocks = self.0.blocks();
         self.0.check(&x.body, blocks.count(self.0.rank()))?;
         let is_root = self.0.is_root();
         if is_root {

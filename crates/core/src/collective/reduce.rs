@@ -94,7 +94,7 @@ impl<'s, T: Reducible, D: Device> Reduce<'s, T, D> {
         op: Op,
     ) -> Result<()> {
         let reduction = reduction(&self.0, op)?;
-        self.0.check(&x.body, self.0.what().counts.vector())?;
+        self.0.check(&x.body, self.0.vector())?;
         let buffers = Buffers {
             input: None,
             output: Some(&x.body),

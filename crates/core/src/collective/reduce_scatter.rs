@@ -101,7 +101,7 @@ impl<'s, T: Reducible, D: Device> ReduceScatter<'s, T, D> {
         op: Op,
     ) -> Result<()> {
         let reduction = reduction(&self.0, op)?;
-        let len = self.0.what().counts.vector();
+        let len = self.0.vector();
         self.0.check(&x.body, len * self.0.ranks())?;
         self.0.check(&y.body, len)?;
         let buffers = Buffers {

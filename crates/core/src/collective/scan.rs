@@ -181,7 +181,7 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
         op: Op,
     ) -> Result<()> {
         let reduction = reduction(&self.0, op)?;
-        self.0.check(&x.body, self.0.what().counts.vector())?;
+        self.0.check(&x.body, self.0.vector())?;
         let buffers = Buffers {
             input: None,
             output: Some(&x.body),
@@ -218,7 +218,7 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
         op: Op,
     ) -> Result<()> {
         let reduction = reduction(&self.0, op)?;
-        let len = self.0.what().counts.vector();
+        let len = self.0.vector();
         self.0.check(&x.body, len)?;
         self.0.check(&y.body, len)?;
         let buffers = Buffers {

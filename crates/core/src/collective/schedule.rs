@@ -404,9 +404,13 @@ impl Schedule {
 
 /// Blocks of elements that lie one behind the other, one for each rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Blocks {
+pub(crate) enum Blocks {
+    Equal {
+        ranks: usize,
+        count: usize,
+    },
     /// The first element of each block, and the end of the last.
-    firsts: Vec<usize>,
+    From(Vec<usize>),
 }
 
 impl Blocks {
@@ -417,14 +421,12 @@ impl Blocks {
             end += count;
             end
         });
-        Blocks {
-            firsts: std::iter::once(0).chain(ends).collect(),
-        }
+        Blocks::From(std::iter::once(0).chain(ends).collect())
     }
 
     /// Blocks of one length.
     pub(crate) fn equal(ranks: usize, count: usize) -> Self {
-        Blocks::new(&vec![count; ranks])
+        Blocks::Equal { ranks, count }
     }
 
     /// `count` elements, divided evenly. Blocks begin at multiples of 16 elements, so that devices can move them in large
@@ -432,26 +434,38 @@ impl Blocks {
     pub(crate) fn split(ranks: usize, count: usize) -> Self {
         let each = count.div_ceil(ranks).next_multiple_of(16);
         let firsts = (0..=ranks).map(|rank| (rank * each).min(count));
-        Blocks {
-            firsts: firsts.collect(),
-        }
+        Blocks::From(firsts.collect())
     }
 
     pub(crate) fn first(&self, rank: usize) -> usize {
-        self.firsts[rank]
+        match self {
+            Blocks::Equal { count, .. } => rank * count,
+            Blocks::From(firsts) => firsts[rank],
+        }
     }
 
     pub(crate) fn count(&self, rank: usize) -> usize {
-        self.firsts[rank + 1] - self.firsts[rank]
+        match self {
+            Blocks::Equal { count, .. } => *count,
+            Blocks::From(firsts) => firsts[rank + 1] - firsts[rank],
+        }
     }
 
     pub(crate) fn all(&self) -> usize {
-        self.firsts[self.firsts.len() - 1]
+        match self {
+            Blocks::Equal { ranks, count } => ranks * count,
+            Blocks::From(firsts) => firsts[firsts.len() - 1],
+        }
     }
 
     /// The longest block.
     pub(crate) fn longest(&self) -> usize {
-        let counts = self.firsts.windows(2).map(|pair| pair[1] - pair[0]);
-        counts.max().unwrap_or(0)
+        match self {
+            Blocks::Equal { count, .. } => *count,
+            Blocks::From(firsts) => {
+                let counts = firsts.windows(2).map(|pair| pair[1] - pair[0]);
+                counts.max().unwrap_or(0)
+            }
+        }
     }
 }

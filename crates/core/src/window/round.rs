@@ -5,7 +5,7 @@
 //! In a round, a rank posts to some origins, puts to some targets, and waits for those origins. All of that is one
 //! batch, in which the posts come first. It also contains local moves: those *beside* the puts, and those *behind* a wait
 //! that need the data of only one origin. The latter follow in the lane of that wait. The other moves behind the waits
-//! are a second batch.
+//! are a second batch, and so are reductions that were divided among lanes.
 //!
 //! A round is a pair of epochs, like those of [`exchange`](super::exchange), for the origins and targets that it names.
 //! The post exposes the buffer that the round after the next fills. So it comes behind all moves of earlier rounds, which
@@ -250,8 +250,15 @@ impl<D: Device> Round<D> {
                 .flat_map(|one| lower_local(inbox, one))
                 .collect()
         };
+        // Of a reduction that was divided, the parts stay lanes: in one lane, they would be made one after the other.
+        let reduces = |lane: &Vec<LocalMove<'_, D>>| {
+            lane.iter()
+                .any(|one| matches!(one.action, LocalAction::Reduce(..)))
+        };
+        let is_divided = plan.behind.iter().filter(|lane| reduces(lane)).count() > 1;
         for lane in &plan.behind {
-            match follower(inbound, plan, lane, size) {
+            let apart = is_divided && reduces(lane);
+            match follower(inbound, plan, lane, size).filter(|_| !apart) {
                 Some(index) => {
                     let wait = origins.binary_search(&index).expect("it is an origin");
                     waits[wait].extend(steps(lane));
