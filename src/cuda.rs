@@ -13,7 +13,7 @@
 //!
 //! Such a program also follows the rules that only GPUs have; on the host they do no harm. Set
 //! [`waiting_streams`](crate::WorldOptions::waiting_streams) if more than two streams have epochs. Load code and record steps
-//! before any stream waits. Pass kernels only numbers of a fixed size. Use windows by slot between nodes.
+//! before any stream waits. Pass kernels only numbers of a fixed size. Between nodes, put to slots and ranges only.
 //!
 //! ```no_run
 //! use tidegate::cuda::prelude::*;

@@ -41,6 +41,18 @@ fn adds(rig: &Rig, to: usize, old: Option<usize>) -> Prepared {
     rig.program(vec![add(rig, to, old)])
 }
 
+/// Looks for so many signals, nearly without a pause.
+fn signalled(rig: &Rig, times: u64) {
+    let mut looks = 0u32;
+    while rig.word(SIGNAL).load() < times * QUANTUM {
+        looks += 1;
+        match looks % 4096 {
+            0 => std::thread::yield_now(),
+            _ => std::hint::spin_loop(),
+        }
+    }
+}
+
 /// A thread looks without a pause, so that it would see a signal or an answer that comes too early.
 #[test]
 fn signal_and_sent_come_behind_the_update() {
@@ -50,19 +62,31 @@ fn signal_and_sent_come_behind_the_update() {
     rig.arm(&[adds(&rig, 1, Some(2))], TIMES).unwrap();
     for time in 1..=TIMES {
         rig.ring();
-        let mut looks = 0u32;
-        while rig.word(SIGNAL).load() < time * QUANTUM {
-            looks += 1;
-            match looks % 4096 {
-                0 => std::thread::yield_now(),
-                _ => std::hint::spin_loop(),
-            }
-        }
+        signalled(&rig, time);
         assert_eq!(rig.read(1), time, "the signal came first");
         rig.wait(SENT, time);
         assert_eq!(rig.read(2), time - 1, "the old value came later");
     }
     assert!(rig.nic.quiesce(SETTLES));
+}
+
+/// The same, for an update that takes a while. Its last element shows whether it is over.
+#[test]
+fn the_signal_of_a_long_update_comes_behind_all_of_it() {
+    const BYTES: usize = 2048;
+    let rig = rig(2, 0);
+    (0..BYTES / 8).for_each(|at| rig.write(at, 0x0101_0101_0101_0101));
+    let mut long = add(&rig, BYTES / 8, None);
+    let (op, scalar, atomic) = (Op::Sum, Scalar::U8, true);
+    long.action = Action::Accumulate { op, scalar, atomic };
+    (long.size, long.count) = (1, BYTES);
+    rig.arm(&[rig.program(vec![long])], 200).unwrap();
+    for time in 1..=200 {
+        rig.ring();
+        signalled(&rig, time);
+        let last = rig.read(2 * BYTES / 8 - 1);
+        assert_eq!(last, time * 0x0101_0101_0101_0101);
+    }
 }
 
 /// Rings run ahead of the updates, with puts and programs without any in between. All signals come, in order.
