@@ -96,13 +96,12 @@ impl Door {
     /// When [`Door::tick`] has to be called, or whether there is room has to be asked again.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         let unproved = |guest: &&Guest| guest.rank.is_none();
-        let oldest = self.guests.iter().find(unproved)?.since;
-        let room = (self.guests.len() >= ROOM).then_some(oldest + YOUNG);
-        let room = room.filter(|at| *at > Instant::now());
-        room.or(Some(oldest + PATIENCE))
-            .into_iter()
-            .chain(self.accept_after)
-            .min()
+        let oldest = self.guests.iter().find(unproved).map(|guest| guest.since);
+        let room = oldest.filter(|_| self.guests.len() >= ROOM);
+        let room = room.map(|since| since + YOUNG);
+        let next = [room, self.accept_after].into_iter().flatten();
+        let next = next.filter(|at| *at > Instant::now());
+        next.chain(oldest.map(|since| since + PATIENCE)).min()
     }
 
     /// Sends away the guests that have taken too long to prove themselves.
@@ -300,6 +299,11 @@ impl Door {
     #[cfg(test)]
     pub(super) fn guests(&self) -> Vec<Option<usize>> {
         self.guests.iter().map(|guest| guest.rank).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn rest_until(&mut self, at: Instant) {
+        self.accept_after = Some(at);
     }
 
     #[cfg(test)]

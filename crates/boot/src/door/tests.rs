@@ -127,6 +127,24 @@ fn strangers_that_say_nothing_have_to_make_room() {
     assert_eq!(door.guests(), [Some(7)]);
 }
 
+/// If nobody can be let in for a moment, something has to wake the host after it.
+#[test]
+fn a_host_that_rests_wakes_by_itself() {
+    let mut door = open(110);
+    assert_eq!(door.next_tick(), None);
+    let at = Instant::now() + Duration::from_secs(60);
+    door.rest_until(at);
+    assert_eq!(door.next_tick(), Some(at));
+    let mut listens = false;
+    door.interest(Instant::now(), |_, _| listens = true);
+    assert!(!listens);
+    door.interest(at, |_, _| listens = true);
+    assert!(listens);
+    // A moment that has passed is no reason to wake again and again.
+    door.rest_until(Instant::now());
+    assert_eq!(door.next_tick(), None);
+}
+
 #[test]
 fn strangers_are_refused() {
     let mut door = open(103);
