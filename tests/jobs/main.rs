@@ -12,6 +12,7 @@ mod jobs;
 mod limits;
 mod mpirun;
 mod nodes;
+mod teams;
 mod tools;
 mod unheard;
 

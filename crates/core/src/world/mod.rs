@@ -27,6 +27,7 @@ mod inner;
 mod join;
 mod joined;
 mod known;
+mod making;
 mod meet;
 mod members;
 mod not_here;
