@@ -99,6 +99,10 @@ collectives_on_host() {
     for short in 1 1048576; do
         step "collectives-short-$short" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,reduce,scan --sizes 4096,16384,32768,65536,131072,262144 --rounds 3 --short $short
     done
+    # From how many ranks on they gather in rounds.
+    for few in 1 64; do
+        step "collectives-few-$few" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds all-reduce,all-gather,scan --sizes 8,512,4096,16384 --rounds 5 --few $few
+    done
     for piece in 65536 524288 1048576; do
         step "collectives-piece-$piece" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,all-gather,all-to-all,gather,scatter --sizes 1048576 --rounds 3 --piece $piece
     done

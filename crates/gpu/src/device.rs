@@ -335,6 +335,8 @@ macro_rules! vendor {
                 type Block = $Block;
                 type Stream = $Stream;
                 const NAME: &'static str = $name;
+                const SHORT: usize = 512 << 10;
+                const PIECE: usize = 16 << 20;
 
                 fn open(local_rank: usize) -> Result<Self, DeviceError> {
                     GpuDevice::open($vendor, local_rank).map($Device)

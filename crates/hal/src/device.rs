@@ -90,6 +90,11 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     type Stream: Stream;
     /// The name by which users choose it (`host`, `cuda`).
     const NAME: &'static str;
+    /// The most bytes of a vector that two ranks send whole in a collective, where chunks of it would take more rounds.
+    const SHORT: usize = 64 << 10;
+    /// The most bytes of a message of a collective, where longer data goes in pieces: long enough that the work of a
+    /// stream for a message does not count, and short enough that data stays in caches until it is read.
+    const PIECE: usize = 256 << 10;
 
     /// Opens the device that a rank uses by default. `local_rank` is its number among the ranks of the machine, which
     /// take the machine's devices in turn.

@@ -5,7 +5,8 @@ use crate::cli::Device;
 use crate::transport::{Transport, TransportArgs};
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
-use tidegate_core::Choice;
+use tidegate_core::{Choice, Stream};
+use tidegate_hal::device::Device as Hal;
 
 /// Bytes of a number.
 pub(super) const NUMBER: usize = size_of::<f32>();
@@ -228,8 +229,8 @@ impl CollectivesArgs {
             .next_multiple_of(self.unroll)
     }
 
-    pub(super) fn choice(&self) -> Choice {
-        let usual = Choice::default();
+    pub(super) fn choice<D: Hal>(&self, stream: &Stream<'_, D>) -> Choice {
+        let usual = Choice::on(stream);
         Choice {
             short: self.short.unwrap_or(usual.short),
             piece: self.piece.unwrap_or(usual.piece),

@@ -1,6 +1,6 @@
 //! The collectives of this library.
 
-use super::args::By;
+use super::args::{By, CollectivesArgs};
 use super::case::Case;
 use super::kind::Kind;
 use crate::device::BenchDevice;
@@ -97,7 +97,7 @@ pub(super) fn measure<D: BenchDevice>(
     world: &World<D>,
     by: By,
     case: &Case,
-    choice: Choice,
+    args: &CollectivesArgs,
 ) -> std::result::Result<f64, Box<dyn Error>> {
     let stream = match by {
         By::Inline => world.inline_stream()?,
@@ -107,7 +107,7 @@ pub(super) fn measure<D: BenchDevice>(
     let [x, y] = &*case.brings(1);
     let x = Region::from_slice(world, x)?.on(&s)?;
     let y = Region::from_slice(world, y)?.on(&s)?;
-    let mut lent = (Open::new(&s, case, choice)?, x, y);
+    let mut lent = (Open::new(&s, case, args.choice(&s))?, x, y);
     let mut graph = None;
     if by == By::StGraph {
         let (recorded, back) = s.capture(lent, |s, mut lent| {
@@ -183,13 +183,13 @@ fn check<'s, D: BenchDevice>(
 pub(super) fn once<D: BenchDevice>(
     world: &World<D>,
     case: &Case,
-    choice: Choice,
+    args: &CollectivesArgs,
 ) -> std::result::Result<(), Box<dyn Error>> {
     stream!(let s = world.named_stream("measured")?);
     let [x, y] = &*case.brings(1);
     let x = Region::from_slice(world, x)?.on(&s)?;
     let y = Region::from_slice(world, y)?.on(&s)?;
-    let mut lent = (Open::new(&s, case, choice)?, x, y);
+    let mut lent = (Open::new(&s, case, args.choice(&s))?, x, y);
     calls(&s, &mut lent, 1)?;
     check::<D>(&s, lent, case, 1, 1)?;
     Ok(())

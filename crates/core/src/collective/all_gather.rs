@@ -92,7 +92,7 @@ impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
             stream,
             name,
             Counts::Each(counts.to_vec()),
-            Choice::default(),
+            Choice::on(stream),
         )
     }
 

@@ -101,7 +101,7 @@ impl<'s, T: Element, D: Device> AllToAll<'s, T, D> {
         from: &[usize],
     ) -> Result<Self> {
         let counts = Counts::Pairs(to.to_vec(), from.to_vec());
-        Self::make(team, stream, name, counts, Choice::default())
+        Self::make(team, stream, name, counts, Choice::on(stream))
     }
 
     /// Enqueues an all-to-all: `y` gets this rank's block of the `x` of each rank.

@@ -1,5 +1,9 @@
 //! What a program can choose about the algorithms of a collective.
 
+use tidegate_hal::device::Device;
+
+use crate::stream::Stream;
+
 /// Where a collective changes from one algorithm to another, and how long its messages are. All ranks must choose alike.
 ///
 /// No choice changes a result: reductions go in the order of the ranks in every algorithm, so even the bits of a float
@@ -15,7 +19,7 @@
 /// # stream!(let s = world.stream()?);
 /// # let mut x = Region::from_slice(&world, &[world.rank() as f64; 1000])?.on(&s)?;
 /// // Vectors of more than 1 KiB are reduced in chunks.
-/// let choice = Choice { short: 1 << 10, ..Choice::default() };
+/// let choice = Choice { short: 1 << 10, ..Choice::on(&s) };
 /// let mut sums = AllReduce::open_with(&s, "sums", 1000, choice)?;
 /// sums.sum(&s, &mut x)?;
 /// assert_eq!(x.into_host(&s)?[999], 3.0);
@@ -23,24 +27,52 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The most bytes of a vector for which the algorithm with the fewest rounds is taken: all ranks send to all, say.
-    /// Longer vectors are divided into chunks, so that fewer bytes are sent. The default is 16 KiB.
+    /// The most bytes of a vector for which two ranks take the algorithm with the fewest rounds: all ranks send to all,
+    /// say. Longer vectors are divided into chunks, so that fewer bytes are sent. With more ranks the bound is divided by
+    /// the square of the number of other ranks, since each rank sends more often and gets more. The default is 64 KiB on
+    /// the host, and 512 KiB on GPUs.
     pub short: usize,
     /// The most bytes of a message between two ranks, where one rank sends to another what it has itself. Longer data is
     /// sent in pieces. Each rank has room for two pieces from each rank that sends to it, or for four if the algorithm
-    /// has two phases. The default is 256 KiB. If many ranks send to one, pieces are shorter than chosen, so
+    /// has two phases. The default is 256 KiB on the host, and 16 MiB on GPUs. If many ranks send to one, pieces are shorter than chosen, so
     /// that the room of a rank stays below 128 MiB where possible.
     pub piece: usize,
     /// The most ranks of which each sends a short vector to all others. More ranks gather the vectors of all in a
-    /// logarithm of rounds, as long as these have no more than `short * few` bytes together in an all-reduce, or `short`
+    /// logarithm of rounds, as long as these have no more than `8 * short` bytes together in an all-reduce, or `short`
     /// bytes in an all-gather. A scan of more ranks goes from rank to rank. The default is 32.
     pub few: usize,
 }
 
+impl Choice {
+    /// What `open` chooses on this stream: what is best on its device.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::Choice;
+    /// use tidegate::host::prelude::*;
+    ///
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// // Like `open`, but with shorter messages.
+    /// let choice = Choice { piece: 64 << 10, ..Choice::on(&s) };
+    /// let parts = AllGather::<f64>::open_with(&s, "parts", 100_000, choice)?;
+    /// # Ok(()) });
+    /// ```
+    pub fn on<D: Device>(_: &Stream<'_, D>) -> Self {
+        Choice {
+            short: D::SHORT,
+            piece: D::PIECE,
+            ..Choice::default()
+        }
+    }
+}
+
+/// What `open` chooses on streams of the host.
 impl Default for Choice {
     fn default() -> Self {
         Choice {
-            short: 16 << 10,
+            short: 64 << 10,
             piece: 256 << 10,
             few: 32,
         }

@@ -126,7 +126,7 @@ impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
             counts: Counts::Equal(most.saturating_mul(row)),
         };
         Ok(CountedAllToAll {
-            executor: Executor::open_parts::<T>(team, stream, name, what, Choice::default())?,
+            executor: Executor::open_parts::<T>(team, stream, name, what, Choice::on(stream))?,
             most,
             width,
             marker: PhantomData,

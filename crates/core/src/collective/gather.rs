@@ -107,7 +107,7 @@ impl<'s, T: Element, D: Device> Gather<'s, T, D> {
             name,
             root,
             Counts::Each(counts.to_vec()),
-            Choice::default(),
+            Choice::on(stream),
         )
     }
 

@@ -102,7 +102,7 @@ macro_rules! collective {
                 $($arg: usize,)*
                 len: usize,
             ) -> crate::error::Result<Self> {
-                Self::open_in_with(team, stream, name, $($arg,)* len, Default::default())
+                Self::open_in_with(team, stream, name, $($arg,)* len, crate::collective::Choice::on(stream))
             }
 
             #[doc = concat!("Like [`", stringify!($name), "::open`], with a choice of algorithms.")]
@@ -119,7 +119,7 @@ macro_rules! collective {
             ///
             /// # tidegate::doc::ranks(2, |world| {
             /// # stream!(let s = world.stream()?);
-            /// let choice = Choice { short: 1 << 10, ..Choice::default() };
+            /// let choice = Choice { short: 1 << 10, ..Choice::on(&s) };
             #[doc = concat!(
                 "let it = ", stringify!($name), "::<f64>::open_with(&s, \"field\", ", $args, "3, choice)?;"
             )]
@@ -150,7 +150,7 @@ macro_rules! collective {
             /// # tidegate::doc::ranks(2, |world| {
             /// # stream!(let s = world.stream()?);
             /// let swapped = world.team("swapped", &[1, 0])?;
-            /// let choice = Choice { short: 1 << 10, ..Choice::default() };
+            /// let choice = Choice { short: 1 << 10, ..Choice::on(&s) };
             #[doc = concat!(
                 "let it = ", stringify!($name), "::<f64>::open_in_with(&swapped, &s, \"field\", ", $args, "3, choice)?;"
             )]

@@ -58,7 +58,7 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     /// # Ok(()) });
     /// ```
     pub fn open_exclusive(stream: &Stream<'s, D>, name: &str, len: usize) -> Result<Self> {
-        Self::open_exclusive_with(stream, name, len, Choice::default())
+        Self::open_exclusive_with(stream, name, len, Choice::on(stream))
     }
 
     /// Like [`Scan::open_exclusive`], with a choice of algorithms.
@@ -75,7 +75,7 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     ///
     /// # tidegate::doc::ranks(3, |world| {
     /// # stream!(let s = world.stream()?);
-    /// let choice = Choice { short: 0, ..Choice::default() };
+    /// let choice = Choice { short: 0, ..Choice::on(&s) };
     /// let mut begins = Scan::open_exclusive_with(&s, "begins", 1, choice)?;
     /// # let mut x = Region::from_slice(&world, &[10 + world.rank() as u64])?.on(&s)?;
     /// begins.sum(&s, &mut x)?;
@@ -106,7 +106,7 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     /// # tidegate::doc::ranks(2, |world| {
     /// # stream!(let s = world.stream()?);
     /// let swapped = world.team("swapped", &[1, 0])?;
-    /// let mut begins = Scan::open_exclusive_in(&swapped, &s, "begins", 1, Choice::default())?;
+    /// let mut begins = Scan::open_exclusive_in(&swapped, &s, "begins", 1, Choice::on(&s))?;
     /// let mut x = Region::from_slice(&world, &[10 + world.rank() as u64])?.on(&s)?;
     /// begins.sum(&s, &mut x)?; // rank 1 of the job is the first of the team, and keeps its number
     /// assert_eq!(x.into_host(&s)?[0], 11);

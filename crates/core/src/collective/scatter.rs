@@ -102,7 +102,7 @@ impl<'s, T: Element, D: Device> Scatter<'s, T, D> {
             name,
             root,
             Counts::Each(counts.to_vec()),
-            Choice::default(),
+            Choice::on(stream),
         )
     }
 

@@ -190,7 +190,12 @@ impl<T: Element, K: Discipline> Window<T, K> {
         description.fill_in(roster.rank, roster.size());
         description.terms.staged = world.staged();
         description.started_alone = world.started_alone();
-        description.land_up_to = world.device().land_up_to();
+        description.land_up_to = match &description.terms.purpose {
+            // Moves follow its waits. A wait that looks at a landing is alone in its lane, so they would take a batch of
+            // their own, which takes longer than a signal.
+            Purpose::Collective(joint) if joint.kind.only_copies() => 0,
+            _ => world.device().land_up_to(),
+        };
         let known = description.in_job(roster);
         if world.staged() {
             let far = |other: &usize| {

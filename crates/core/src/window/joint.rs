@@ -53,6 +53,22 @@ impl JointKind {
             other => other,
         }
     }
+
+    /// Whether ranks copy what they get, and reduce nothing.
+    pub(super) fn only_copies(self) -> bool {
+        match self {
+            JointKind::Reduce { .. }
+            | JointKind::AllReduce
+            | JointKind::ReduceScatter
+            | JointKind::Scan { .. } => false,
+            JointKind::Broadcast { .. }
+            | JointKind::Gather { .. }
+            | JointKind::Scatter { .. }
+            | JointKind::AllGather
+            | JointKind::AllToAll
+            | JointKind::Counted { .. } => true,
+        }
+    }
 }
 
 /// The hash of numbers of elements.

@@ -250,14 +250,15 @@ impl<D: Device> Round<D> {
                 .flat_map(|one| lower_local(inbox, one))
                 .collect()
         };
-        // Of a reduction that was divided, the parts stay lanes: in one lane, they would be made one after the other.
+        // Of a reduction that was divided, the parts stay lanes: in one lane, they would be made one after the other. Where
+        // lanes go side by side, which is where there is a limit to them, a batch of reductions alone is faster in any case.
         let reduces = |lane: &Vec<LocalMove<'_, D>>| {
             lane.iter()
                 .any(|one| matches!(one.action, LocalAction::Reduce(..)))
         };
         let is_divided = plan.behind.iter().filter(|lane| reduces(lane)).count() > 1;
         for lane in &plan.behind {
-            let apart = is_divided && reduces(lane);
+            let apart = reduces(lane) && (is_divided || most < usize::MAX);
             match follower(inbound, plan, lane, size).filter(|_| !apart) {
                 Some(index) => {
                     let wait = origins.binary_search(&index).expect("it is an origin");

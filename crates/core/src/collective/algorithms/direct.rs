@@ -16,15 +16,17 @@ pub(super) fn all_gather(job: &Job, input: Buffer, blocks: &Blocks) -> Schedule 
     let mut made = Schedule::default();
     let (mine, own) = (blocks.count(job.rank), blocks.first(job.rank));
     let source = match input {
-        Buffer::Input => {
-            made.copy_beside(0, INPUT, OUTPUT.plus(own), mine);
-            INPUT
-        }
+        Buffer::Input => INPUT,
         _ => OUTPUT.plus(own),
     };
     for step in 0..job.pieces_of(blocks.longest()) {
+        let (first, count) = job.piece_of(mine, step);
+        // Beside the puts of the same piece, which is in the caches then.
+        if input == Buffer::Input {
+            let stage = step * job.turns();
+            made.copy_beside(stage, INPUT.plus(first), OUTPUT.plus(own + first), count);
+        }
         for other in job.others() {
-            let (first, count) = job.piece_of(mine, step);
             made.send(job, step, (other, 0), source.plus(first), count);
             let (first, count) = job.piece_of(blocks.count(other), step);
             let to = OUTPUT.plus(blocks.first(other) + first);

@@ -80,7 +80,13 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
         false => Buffer::Input,
     };
     let counts = &what.counts;
-    let is_short = |elements: usize| elements.saturating_mul(job.size) <= choice.short;
+    // Each rank sends to all others, and what each of them gets takes its time, too: measured, the bound falls with the
+    // square.
+    let others = job.ranks - 1;
+    let is_short = |elements: usize| {
+        let bytes = elements.saturating_mul(job.size);
+        bytes.saturating_mul(others * others) <= choice.short
+    };
     let is_crowd = job.ranks > choice.few;
     let made = match what.kind {
         JointKind::Broadcast { root } => {
@@ -95,7 +101,9 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
         JointKind::AllGather => {
             let blocks = counts.blocks(job.ranks);
             match counts {
-                Counts::Equal(count) if is_crowd && is_short(blocks.all()) => {
+                Counts::Equal(count)
+                    if is_crowd && blocks.all().saturating_mul(job.size) <= choice.short =>
+                {
                     tree::all_gather(job, input, *count)
                 }
                 _ => direct::all_gather(job, input, &blocks),
@@ -106,7 +114,8 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
             direct::all_to_all(job, &to, &from)
         }
         JointKind::Counted { row } => counted::all_to_all(job, row, counts.vector()),
-        JointKind::Reduce { root } => match is_short(counts.vector()) {
+        // Of two ranks, one sends its whole vector in any case.
+        JointKind::Reduce { root } => match job.ranks < 3 || is_short(counts.vector()) {
             true => reduce::to_root(job, root, counts.vector()),
             false => reduce::chunks_to_root(job, root, counts.vector()),
         },
@@ -114,11 +123,12 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
             let count = counts.vector();
             // In a crowd, a rank would have a slot for each of the others. What it gathers in place of that is bounded.
             let gathered = count.saturating_mul(job.ranks).saturating_mul(job.size);
-            let is_little = gathered <= choice.short.saturating_mul(choice.few);
-            match (is_crowd, is_short(count) && is_little) {
-                (true, true) => tree::all_reduce(job, input, count),
-                (false, _) if is_short(count) => reduce::everywhere(job, input, count),
-                _ => reduce::chunks_to_all(job, input, count),
+            if is_crowd && gathered <= choice.short.saturating_mul(8) {
+                tree::all_reduce(job, input, count)
+            } else if !is_crowd && is_short(count) {
+                reduce::everywhere(job, input, count)
+            } else {
+                reduce::chunks_to_all(job, input, count)
             }
         }
         JointKind::ReduceScatter => reduce::scatter(job, counts.vector()),
