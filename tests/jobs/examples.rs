@@ -119,6 +119,15 @@ fn moe() {
 }
 
 #[test]
+fn fft() {
+    for ranks in SIZES {
+        let texts = run("fft", ranks);
+        let said = format!("{ranks} ranks, 32x32 values: the spectrum is right");
+        assert!(texts[0].starts_with(&said), "{}", texts[0]);
+    }
+}
+
+#[test]
 fn heat3d() {
     let mut said = Vec::new();
     for ranks in SIZES {
