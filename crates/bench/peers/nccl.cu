@@ -66,6 +66,66 @@ class SendReceive final : public Exchange {
     NcclMemory out_, in_;
 };
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+#define PEER_NCCL_PUTS 1
+// A window of all ranks, and one-sided calls to it: the data goes by copy engines, and its signal behind it.
+class PutWindow {
+  public:
+    PutWindow(ncclComm_t comm, size_t bytes) : comm_(comm), memory_(comm, bytes, false) {
+        NCCL(ncclCommWindowRegister(comm, memory_.values(), bytes, &window_, NCCL_WIN_COLL_SYMMETRIC));
+        if (window_ == nullptr) throw std::runtime_error("NCCL has no symmetric windows here");
+    }
+    PutWindow(const PutWindow&) = delete;
+    ~PutWindow() { ncclCommWindowDeregister(comm_, window_); }
+    double* values() const { return memory_.values(); }
+    void put(const void* from, size_t bytes, int rank, size_t to, cudaStream_t stream) const {
+        NCCL(ncclPutSignal(from, bytes, ncclChar, rank, window_, to, 0, 0, 0, comm_, stream));
+    }
+    void wait(std::vector<ncclWaitSignalDesc_t>& signals, cudaStream_t stream) const {
+        NCCL(ncclWaitSignal(static_cast<int>(signals.size()), signals.data(), comm_, stream));
+    }
+
+  private:
+    ncclComm_t comm_;
+    NcclMemory memory_;
+    ncclWindow_t window_ = nullptr;
+};
+
+// A put with a signal for each message, and one wait for the signals of all neighbours. Two buffers in turn: a rank whose
+// wait of exchange k + 1 is over knows that its neighbours have passed exchange k.
+class Puts final : public Exchange {
+  public:
+    Puts(ncclComm_t comm, const Layout& layout, bool begin_early)
+        : layout_(layout), out_(comm, layout.packed_bytes()), in_(comm, 2 * layout.packed_bytes()) {
+        period = 2;
+        early = begin_early;
+        behind_kernel = ends_in_kernel = false;
+        for (const auto& m : layout.messages) {
+            const auto same = [&](const ncclWaitSignalDesc_t& one) { return one.peer == m.rank; };
+            const auto found = std::find_if(signals_.begin(), signals_.end(), same);
+            if (found == signals_.end()) signals_.push_back({1, m.rank, 0, 0});
+            else found->opCnt += 1;
+        }
+    }
+    double* source() override { return out_.values(); }
+    double* slots(int k) override { return in_.values() + k % 2 * layout_.packed(); }
+    void enqueue(cudaStream_t stream, int k) override {
+        NCCL(ncclGroupStart());
+        for (const auto& m : layout_.messages) {
+            const size_t to = (k % 2 * layout_.packed() + m.begin_there) * sizeof(double);
+            in_.put(out_.values() + m.begin, m.bytes(), m.rank, to, stream);
+        }
+        NCCL(ncclGroupEnd());
+        in_.wait(signals_, stream);
+    }
+
+  private:
+    const Layout& layout_;
+    PutWindow out_, in_;
+    std::vector<ncclWaitSignalDesc_t> signals_;
+};
+#endif
+
 #ifdef PEER_NCCL_DEVICE
 // Every piece is stored straight into the receiver's window by one block, and a barrier of all ranks, block by block, ends it.
 // Two buffers in turn: a rank that passes the barrier of exchange k + 1 has unpacked the messages of exchange k.
@@ -252,6 +312,64 @@ static void pair_rows(Job& job, const Options& options, ncclComm_t comm, cudaStr
     CUDA(cudaFree(wrong));
 }
 
+#ifdef PEER_NCCL_PUTS
+// The same by puts with signals: one way of a ping-pong, on the stream and in a graph of 20.
+static void put_rows(Job& job, const Options& options, ncclComm_t comm, cudaStream_t stream, Report& report) {
+    const size_t most = 64 << 20;
+    PutWindow out(comm, most), in(comm, most);
+    auto* a = reinterpret_cast<unsigned long long*>(out.values());
+    auto* b = reinterpret_cast<unsigned long long*>(in.values());
+    unsigned long long* wrong = nullptr;
+    CUDA(cudaMalloc(&wrong, 8));
+    CUDA(cudaMemset(wrong, 0, 8));
+    const int other = 1 - job.rank;
+    std::vector<ncclWaitSignalDesc_t> signal = {{1, other, 0, 0}};
+    unsigned long long seed = 0, bad = 0;
+    for (size_t bytes : {8ul, 64ul, 512ul, 4096ul, 32768ul, 262144ul, 2097152ul, 16777216ul, 67108864ul}) {
+        for (int in_graph : {0, 20}) {
+            const auto ping = [&] {
+                if (job.rank == 1) in.wait(signal, stream);
+                in.put(a, bytes, other, 0, stream);
+                if (job.rank == 0) in.wait(signal, stream);
+            };
+            std::unique_ptr<Graph> graph;
+            if (in_graph > 0) {
+                graph = std::make_unique<Graph>(stream, [&] {
+                    for (int k = 0; k < in_graph; ++k) ping();
+                });
+                job.barrier();
+            }
+            Timed timed;
+            timed.per_unit = std::max(in_graph, 1);
+            timed.units = (bytes <= 262144 ? 100 : 20) / timed.per_unit;
+            timed.prepare = [&] {
+                ++seed;
+                write_words<<<64, 256, 0, stream>>>(a, bytes / 8, seed);
+                CUDA(cudaMemsetAsync(b, 0, bytes, stream));
+                CUDA(cudaStreamSynchronize(stream));
+                job.barrier();
+            };
+            timed.unit = [&] {
+                if (graph) graph->launch(stream);
+                else ping();
+            };
+            timed.check = [&] {
+                check_words<<<64, 256, 0, stream>>>(b, bytes / 8, seed, wrong);
+                CUDA(cudaMemcpyAsync(&bad, wrong, 8, cudaMemcpyDeviceToHost, stream));
+                CUDA(cudaStreamSynchronize(stream));
+                return bad == 0;
+            };
+            Row row = time_rounds(job, options, stream, timed);
+            row.row = std::string("put_signal and wait_signal, one way") + (graph ? ", graph of 20" : "");
+            for (double* t : {&row.us, &row.least, &row.most}) *t /= 2;
+            row.more = {{"bytes", static_cast<double>(bytes)}, {"gbps", bytes / row.us * 1e-3}};
+            report.add(row);
+        }
+    }
+    CUDA(cudaFree(wrong));
+}
+#endif
+
 // One call, which is one kernel; with buffers that are registered, and with others.
 static void reduce_rows(Job& job, const Options& options, ncclComm_t comm, cudaStream_t stream, Report& report) {
     const size_t most = sum_sizes.back();
@@ -289,6 +407,9 @@ static int peer(Job& job, const Options& options) {
     if (options.mode == "pair") {
         if (job.size != 2) throw std::runtime_error("--mode pair needs two ranks");
         pair_rows(job, options, comm, stream, report);
+#ifdef PEER_NCCL_PUTS
+        put_rows(job, options, comm, stream, report);
+#endif
     } else if (options.mode == "reduce") {
         reduce_rows(job, options, comm, stream, report);
     } else {
@@ -307,6 +428,11 @@ static int peer(Job& job, const Options& options) {
             rows("send/recv" + how + ", host sync",
                  [&] { return std::make_unique<SendReceive>(comm, layout, registered, true, false); });
         }
+#ifdef PEER_NCCL_PUTS
+        for (bool early : launched) {
+            rows(early ? "put_signal, early" : "put_signal", [&] { return std::make_unique<Puts>(comm, layout, early); });
+        }
+#endif
 #ifdef PEER_NCCL_DEVICE
         std::vector<std::pair<const char*, Device::Kind>> kinds = {{"device, barrier, ", Device::Barrier},
                                                                    {"device, own words, ", Device::Words}};

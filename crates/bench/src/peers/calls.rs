@@ -87,6 +87,7 @@ fn forms(peer: Peer, args: &FacesArgs) -> Vec<Call> {
                 ],
                 &CHANNELS,
             ),
+            ("puts", &["--only", "put_signal"], &[]),
             ("device", &["--only", "device, "], &[]),
         ],
         // A failing call ends an NVSHMEM program, so forms that may fail in a capture run in calls of their own.

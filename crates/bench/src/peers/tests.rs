@@ -88,6 +88,7 @@ fn every_library_is_run_in_all_its_forms() {
         [
             "nccl-exchange",
             "nccl-exchange-channels",
+            "nccl-exchange-puts",
             "nccl-exchange-device",
             "mpi-exchange",
             "floor"
@@ -114,7 +115,7 @@ fn every_library_is_run_in_all_its_forms() {
     assert_eq!(nccl[1].env.len(), 2);
     assert!(nccl[1].args.contains(&"32 channels".to_owned()));
     // The last one counts.
-    assert_eq!(nccl[2].args.join(" ").rsplit(' ').next(), Some("20,200"));
+    assert_eq!(nccl[3].args.join(" ").rsplit(' ').next(), Some("20,200"));
 }
 
 #[test]
