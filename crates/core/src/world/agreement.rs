@@ -156,10 +156,13 @@ impl Refusal {
     }
 }
 
+/// The most bytes of a label that ranks compare. With the name of a team it is no longer than the control plane takes.
+const MOST_LABEL: usize = 2048;
+
 impl<D: Device> World<D> {
     /// Sends every rank's bytes to every rank, and returns them in the order of the ranks. Use it for results and
-    /// set-up, not for the data path. The call is collective; `label` names it, and ranks compare their labels. A rank
-    /// contributes at most 1 MiB (1048576 bytes), and each rank gets the bytes of all.
+    /// set-up, not for the data path. The call is collective; `label` names it, and ranks compare their labels (of a label
+    /// over 1 KiB its beginning). A rank contributes at most 1 MiB (1048576 bytes), and each rank gets the bytes of all.
     /// Send larger data through a window to the rank that needs it, or use several calls.
     ///
     /// # Errors
@@ -188,7 +191,8 @@ impl<D: Device> World<D> {
         label: &str,
         bytes: Vec<u8>,
     ) -> Result<Vec<Vec<u8>>> {
-        let label = format!("all-gather `{}`", roster.named(label));
+        let label = shortened(label, MOST_LABEL);
+        let label = format!("all-gather `{}`", roster.named(&label));
         self.agreement(roster, label.clone())?
             .exchange(&label, bytes)
     }
@@ -228,6 +232,7 @@ impl<D: Device> World<D> {
         let size = size_of::<T>().max(1);
         let kind = std::any::type_name::<T>();
         // Two types may have the same name, in two versions of a program, say.
+        let label = shortened(label, MOST_LABEL / 2);
         let label = format!("{label}: {kind} of {size} bytes, layout {:x}", T::LAYOUT);
         let mut bytes = vec![0; size_of_val(elements)];
         // SAFETY: elements have no padding, so their bytes are initialised, and there is room for all of them.
