@@ -28,14 +28,32 @@ pub(crate) struct Transport<'a, D: BenchDevice> {
     pub(crate) world: &'a World<D>,
 }
 
-/// How the ranks of a benchmark are started.
+/// Arguments about how ranks are started, and reach each other.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Start {
+    /// The command that starts the ranks where an MPI takes part; `-n RANKS PROGRAM …` is added to it
+    #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
+    pub mpirun: String,
+
+    /// How the ranks reach each other.
+    #[command(flatten)]
+    pub over: TransportArgs,
+
+    /// Let the scheduler move the ranks about, where there are fewer processors than ranks
+    #[arg(long)]
+    pub no_bind: bool,
+
+    /// Passed by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// The ranks of a benchmark, before they are started.
 pub(crate) struct Ranks<'a> {
     /// The variable that is set for processes that are ranks.
     pub(crate) is_rank: &'static str,
     pub(crate) ranks: usize,
-    /// Whether ranks are bound to processors, if there are fewer of them.
-    pub(crate) bind: bool,
-    pub(crate) over: &'a TransportArgs,
+    pub(crate) start: &'a Start,
 }
 
 impl Ranks<'_> {
@@ -46,10 +64,10 @@ impl Ranks<'_> {
         rank: impl FnOnce(&[Transport<'_, D>]) -> Done,
     ) -> Done {
         if std::env::var_os(self.is_rank).is_some() {
-            if self.bind {
+            if !self.start.no_bind {
                 bind_launched(self.ranks);
             }
-            let way = self.over.world()?;
+            let way = self.start.over.world()?;
             let world = World::<D>::join(options(way.options))?;
             self.check(world.size())?;
             let name = way.label;
@@ -64,30 +82,29 @@ impl Ranks<'_> {
             .env(self.is_rank, "1")
             .output(Output::Inherited)
             .forward_signals(true);
-        Ok(self.over.job(job)?.run()?.exit_code())
+        Ok(self.start.over.job(job)?.run()?.exit_code())
     }
 
     /// Starts the ranks as a job of an MPI, or is one of them; `windows`: some ways use windows of that MPI.
     #[cfg(feature = "mpi")]
     pub(crate) fn run_over_mpi(
         &self,
-        mpirun: &str,
         windows: bool,
         rank: impl FnOnce(&[Transport<'_, tidegate_host::Host>]) -> Done,
     ) -> Done {
         use crate::mpi::job;
         use crate::transport::{Transport as To, Way};
         if std::env::var_os(self.is_rank).is_none() && !job::is_rank() {
-            return job::launch(mpirun, self.ranks, self.is_rank, "1".as_ref());
+            return job::launch(&self.start.mpirun, self.ranks, self.is_rank, "1".as_ref());
         }
-        let job = job::Job::begin(self.bind, windows)?;
+        let job = job::Job::begin(!self.start.no_bind, windows)?;
         let mut worlds = Vec::new();
-        if self.over.transport != To::Mpi {
-            let Way { options, label, .. } = self.over.world()?;
+        if self.start.over.transport != To::Mpi {
+            let Way { options, label, .. } = self.start.over.world()?;
             worlds.push((label, job.world(options)?));
         }
         if windows {
-            let (options, label) = self.over.windows();
+            let (options, label) = self.start.over.windows();
             worlds.push((label, job.world_over_windows(&options)?));
         }
         for (_, world) in &worlds {

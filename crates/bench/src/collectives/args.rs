@@ -2,7 +2,8 @@
 
 use super::kind::Kind;
 use crate::cli::Device;
-use crate::transport::{Transport, TransportArgs};
+use crate::ranks::Start;
+use crate::transport::Transport;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 use tidegate_core::{Choice, Stream};
@@ -134,21 +135,9 @@ pub struct CollectivesArgs {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// The command that starts the ranks where an MPI takes part; `-n RANKS PROGRAM …` is added to it
-    #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
-    pub mpirun: String,
-
-    /// How the ranks reach each other.
+    /// How the ranks are started.
     #[command(flatten)]
-    pub over: TransportArgs,
-
-    /// Let the scheduler move the ranks about, where there are fewer processors than ranks
-    #[arg(long)]
-    pub no_bind: bool,
-
-    /// Passed by cargo
-    #[arg(long, hide = true)]
-    bench: bool,
+    pub start: Start,
 }
 
 /// Arguments that do not go together.
@@ -191,7 +180,7 @@ impl CollectivesArgs {
     /// Refuses combinations that no device can do.
     pub(super) fn fit(&self) -> Result<(), Misfit> {
         let has = |test: fn(By) -> bool| self.ways.iter().any(|by| test(*by));
-        let mpi = has(|by| by == By::Mpi) || self.over.transport == Transport::Mpi;
+        let mpi = has(|by| by == By::Mpi) || self.start.over.transport == Transport::Mpi;
         match self.device {
             Device::Host if has(By::is_nccl) => Err(Misfit::NcclWithoutCuda),
             Device::Host => Ok(()),

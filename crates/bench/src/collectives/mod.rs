@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! A measurement is a number of calls that are enqueued one after the other, 1,000 of them if they are short. The result
-//! is the time of one, on the slowest rank. The numbers are 4-byte floats. The size is that of a vector, or of the block
-//! that goes from one rank to another. `algbw` and `busbw` are bandwidths as nccl-tests defines them.
+//! A measurement is a number of calls that are enqueued one after the other, 1,000 of them if they are short. The
+//! result is the time of one, on the slowest rank. The numbers are 4-byte floats. The size is that of a vector, or of
+//! the block that goes from one rank to another. `algbw` and `busbw` are bandwidths as nccl-tests defines them.
 //!
 //! Several *ways* do the same: this library's calls, enqueued (`st`), replayed (`st-graph`), or done by the calling
 //! thread (`inline`); with the feature `mpi` the calls of an MPI; with `--peers nccl` those of NCCL, enqueued and
@@ -167,10 +167,10 @@ pub fn run(args: &CollectivesArgs) -> Done {
     args.fit()?;
     let mpi = match args.ways.contains(&By::Mpi) {
         true => Some("the way `mpi`"),
-        false => (args.over.transport == To::Mpi).then_some("`--transport mpi`"),
+        false => (args.start.over.transport == To::Mpi).then_some("`--transport mpi`"),
     };
-    let windows = args.over.transport == To::Mpi;
-    args.over.fits(args.ranks as usize, windows)?;
+    let windows = args.start.over.transport == To::Mpi;
+    args.start.over.fits(args.ranks as usize, windows)?;
     if let Some(what) = mpi {
         return over_mpi(&args, what, windows);
     }
@@ -185,8 +185,7 @@ fn ranks(args: &CollectivesArgs) -> Ranks<'_> {
     Ranks {
         is_rank: IS_RANK,
         ranks: args.ranks as usize,
-        bind: !args.no_bind,
-        over: &args.over,
+        start: &args.start,
     }
 }
 
@@ -215,7 +214,7 @@ fn over_mpi(_: &CollectivesArgs, what: &str, _: bool) -> Done {
 
 #[cfg(feature = "mpi")]
 fn over_mpi(args: &CollectivesArgs, _: &str, windows: bool) -> Done {
-    ranks(args).run_over_mpi(&args.mpirun, windows, |worlds| measure(args, worlds))
+    ranks(args).run_over_mpi(windows, |worlds| measure(args, worlds))
 }
 
 fn case<D: CollectivesDevice>(

@@ -2,9 +2,10 @@
 //!
 //! # Model
 //!
-//! A [`Nccl`] is a communicator of all ranks, with two pairs of buffers from NCCL's own allocator. One pair is registered
-//! as symmetric windows, for which NCCL has kernels of its own. Calls are enqueued on a stream of the communicator's, or
-//! captured from it. Everything lives in the primary context of the rank's GPU, like the memory of this library.
+//! A [`Nccl`] is a communicator of all ranks, with two pairs of buffers from NCCL's own allocator. One pair is
+//! registered as symmetric windows, for which NCCL has kernels of its own. Calls are enqueued on a stream of the
+//! communicator's, or captured from it. Everything lives in the primary context of the rank's GPU, like the memory of
+//! this library.
 //!
 //! # Failure
 //!

@@ -28,8 +28,8 @@ enum Open<'s, D: Device> {
     Scan(Scan<'s, f32, D>),
 }
 
-// SAFETY: this is what `#[derive(Carry)]` would write for an enum. `At` is the same enum with another brand; the one field
-// of each variant is `Carry`, and is visited once.
+// SAFETY: this is what `#[derive(Carry)]` would write for an enum. `At` is the same enum with another brand; the one
+// field of each variant is `Carry`, and is visited once.
 unsafe impl<'s, D: Device> Carry<'s, D> for Open<'s, D> {
     type At<'t> = Open<'t, D>;
 

@@ -114,7 +114,8 @@ fn size(bytes: usize) -> String {
     }
 }
 
-/// Times and ratios of all collectives, in one table. A cell is our time and, by medians and by least times, theirs / ours.
+/// Times and ratios of all collectives, in one table. A cell is our time and, by medians and by least times, theirs /
+/// ours.
 pub(super) fn ratios(rows: &[Row]) -> String {
     let mut table = Table::new(
         [

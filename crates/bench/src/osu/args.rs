@@ -1,7 +1,7 @@
 //! The command line, and combinations that it refuses.
 
 use crate::cli::BuffersOf;
-use crate::transport::TransportArgs;
+use crate::ranks::Start;
 use clap::{Parser, ValueEnum};
 
 /// Which quantity is measured.
@@ -67,21 +67,9 @@ pub struct OsuArgs {
     #[arg(long, value_enum, default_value_t = BuffersOf::Single, value_name = "HOW")]
     pub buffers: BuffersOf,
 
-    /// The command that starts the ranks where an MPI takes part; `-n RANKS PROGRAM …` is added to it
-    #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
-    pub mpirun: String,
-
-    /// How the ranks reach each other.
+    /// How the ranks are started.
     #[command(flatten)]
-    pub over: TransportArgs,
-
-    /// Let the scheduler move the ranks about, where there are fewer processors than ranks
-    #[arg(long)]
-    pub no_bind: bool,
-
-    /// Passed by cargo
-    #[arg(long, hide = true)]
-    bench: bool,
+    pub start: Start,
 }
 
 impl OsuArgs {

@@ -1,4 +1,5 @@
-//! Latency and bandwidth of puts, as MPI people measure them. [`collectives`](crate::collectives) has sums and the rest.
+//! Latency and bandwidth of puts, as MPI people measure them. [`collectives`](crate::collectives) has sums and the
+//! rest.
 //!
 //! # Model
 //!
@@ -7,22 +8,22 @@
 //! - *latency*: a put to and fro, each an epoch of its own; half the time of a round trip;
 //! - *bandwidth*: epochs of 64 puts one way; bytes in a second by the origin's clock, in MB (10^6 bytes).
 //!
-//! Several *ways* do the same: this library's stream-triggered epochs, enqueued (`st`), replayed (`st-graph`), or done by
-//! the calling thread (`inline`); and, with the feature `mpi`, the calls of an MPI (`mpi`, `mpi-create`: MPI_Win_allocate,
-//! MPI_Win_create). For each size, all ways take turns several times, and the median is printed. The output is a block for
-//! each way, in two columns. All ways put to the same amount of memory, each message to a place of its own: slots have one
-//! buffer, as windows of an MPI have (else `--buffers double`).
+//! Several *ways* do the same: this library's stream-triggered epochs, enqueued (`st`), replayed (`st-graph`), or done
+//! by the calling thread (`inline`); and, with the feature `mpi`, the calls of an MPI (`mpi`, `mpi-create`:
+//! MPI_Win_allocate, MPI_Win_create). For each size, all ways take turns several times, and the median is printed. The
+//! output is a block for each way, in two columns. All ways put to the same amount of memory, each message to a place
+//! of its own: slots have one buffer, as windows of an MPI have (else `--buffers double`).
 //!
-//! Ways of this library run over a world. In a job of an MPI they run over mapped memory and over windows of that MPI, one
-//! after the other, unless `--transport` names one. Streams over windows call MPI from threads of their own, so MPI is
-//! then initialised for MPI_THREAD_MULTIPLE, which may slow the MPI's own ways down. `--transport shm` leaves windows out,
-//! and asks for MPI_THREAD_FUNNELED.
+//! Ways of this library run over a world. In a job of an MPI they run over mapped memory and over windows of that MPI,
+//! one after the other, unless `--transport` names one. Streams over windows call MPI from threads of their own, so MPI
+//! is then initialised for MPI_THREAD_MULTIPLE, which may slow the MPI's own ways down. `--transport shm` leaves
+//! windows out, and asks for MPI_THREAD_FUNNELED.
 //!
 //! # Failures
 //!
-//! Arguments that do not go together ([`Unfit`](crate::transport::Unfit)), and a missing MPI, are refused before there is
-//! a rank. After every measurement the received data is compared with the data that was sent: a
-//! difference ends the program with code 1.
+//! Arguments that do not go together ([`Unfit`](crate::transport::Unfit)), and a missing MPI, are refused before there
+//! is a rank. After every measurement the received data is compared with the data that was sent: a difference ends the
+//! program with code 1.
 
 mod args;
 mod case;
@@ -71,11 +72,11 @@ pub fn run(args: &OsuArgs) -> Done {
     let args = args.with_ways();
     let mpi = match args.ways.iter().any(|by| by.is_mpi()) {
         true => Some("the way `mpi`"),
-        false => (args.over.transport == To::Mpi).then_some("`--transport mpi`"),
+        false => (args.start.over.transport == To::Mpi).then_some("`--transport mpi`"),
     };
-    let windows =
-        matches!(args.over.transport, To::Mpi) || mpi.is_some() && args.over.transport == To::Auto;
-    args.over.fits(RANKS, windows)?;
+    let windows = matches!(args.start.over.transport, To::Mpi)
+        || mpi.is_some() && args.start.over.transport == To::Auto;
+    args.start.over.fits(RANKS, windows)?;
     match mpi {
         Some(what) => over_mpi(&args, what, windows),
         None => ranks(&args).run::<Host>(|options| options, |worlds| measure(&args, worlds)),
@@ -86,8 +87,7 @@ fn ranks(args: &OsuArgs) -> Ranks<'_> {
     Ranks {
         is_rank: IS_RANK,
         ranks: RANKS,
-        bind: !args.no_bind,
-        over: &args.over,
+        start: &args.start,
     }
 }
 
@@ -104,7 +104,7 @@ fn over_mpi(_: &OsuArgs, what: &str, _: bool) -> Done {
 /// In a job of an MPI, or as the process that starts it; `windows`: some ways use windows of that MPI.
 #[cfg(feature = "mpi")]
 fn over_mpi(args: &OsuArgs, _: &str, windows: bool) -> Done {
-    ranks(args).run_over_mpi(&args.mpirun, windows, |worlds| {
+    ranks(args).run_over_mpi(windows, |worlds| {
         measure(&theirs::without_refused(args)?, worlds)
     })
 }
