@@ -5,8 +5,9 @@
 //! cargo bench --bench growth -- 8 64 256 512 1024 --svg benches/charts/growth-ranks.svg
 //! ```
 //!
-//! All ranks are processes of this machine, and may open 256 descriptors; rank 0 may raise that. Each opens windows with the ranks on both sides of it, which it keeps. Then
-//! one rank declares a slot that no other rank puts to: the error must be the same text on all ranks.
+//! All ranks are processes of this machine, and may open 256 descriptors; rank 0 may raise that. Each opens windows
+//! with the ranks on both sides of it, which it keeps. Then one rank declares a slot that no other rank puts to: the
+//! error must be the same text on all ranks.
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -1,9 +1,9 @@
 //! A two-dimensional Fourier transform of a square whose rows are distributed over all ranks.
 //!
-//! Each rank transforms its rows. An all-to-all then transposes the square: each rank sends to each rank the part of its
-//! rows that lies in the other's columns. Each rank transforms its columns, which lie in its memory as rows now. All of
-//! it is enqueued, recorded once, and replayed. Each rank compares its part of the spectrum with a direct sum over the
-//! square.
+//! Each rank transforms its rows. An all-to-all then transposes the square: each rank sends to each rank the part of
+//! its rows that lies in the other's columns. Each rank transforms its columns, which lie in its memory as rows now.
+//! All of it is enqueued, recorded once, and replayed. Each rank compares its part of the spectrum with a direct sum
+//! over the square.
 //!
 //! Run it with `cargo run --example fft`, or on 3 ranks: `cargo run -p tidegate-cli -- run -n 3
 //! target/debug/examples/fft`.
@@ -78,7 +78,8 @@ fn main() -> Result<()> {
     let count = mine.len();
 
     stream!(let mut s = world.stream()?);
-    // The block for a rank has this rank's rows and that rank's columns. The square is symmetric, and so are the counts.
+    // The block for a rank has this rank's rows and that rank's columns. The square is symmetric, and so are the
+    // counts.
     let counts: Vec<_> = (0..ranks)
         .map(|other| count * rows(other, ranks).len())
         .collect();

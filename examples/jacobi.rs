@@ -1,5 +1,6 @@
-//! The solver of `halo2d`, whose kernel sends its own halo: it computes the averages, and puts the outermost ones straight
-//! into the neighbours' slots. So there is one kernel for each sweep, and no copy between a region and the network.
+//! The solver of `halo2d`, whose kernel sends its own halo: it computes the averages, and puts the outermost ones
+//! straight into the neighbours' slots. So there is one kernel for each sweep, and no copy between a region and the
+//! network.
 //!
 //! Run it with `cargo run --example jacobi`, or on 8 ranks: `cargo run -p tidegate-cli -- run -n 8
 //! target/debug/examples/jacobi`.

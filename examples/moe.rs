@@ -1,9 +1,9 @@
 //! A layer of a mixture of experts, whose experts are on all ranks.
 //!
-//! Each rank has tokens. A kernel chooses two experts for each token, so only the stream knows how many tokens go to which
-//! rank. A [`CountedAllToAll`] sends as many as there are (the *dispatch*), a kernel applies the experts, and another
-//! [`CountedAllToAll`] sends the results back to where the tokens came from (the *combine*). Nothing waits on the host, so
-//! the layer is recorded, and replayed with other tokens each time.
+//! Each rank has tokens. A kernel chooses two experts for each token, so only the stream knows how many tokens go to
+//! which rank. A [`CountedAllToAll`] sends as many as there are (the *dispatch*), a kernel applies the experts, and
+//! another [`CountedAllToAll`] sends the results back to where the tokens came from (the *combine*). Nothing waits on
+//! the host, so the layer is recorded, and replayed with other tokens each time.
 //!
 //! At the end, each rank computes its tokens alone, and compares.
 //!

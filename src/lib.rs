@@ -4,8 +4,8 @@
 //!
 //! The processes of a job are the *ranks* of a [`World`](host::World). A program enqueues kernels and epochs on
 //! [`Stream`](host::Stream)s, and each stream executes them in order. A [`Region`](host::Region) is memory that is *at home* on
-//! one stream or with the host. Only that one may touch it, and the type of the region names it. A [`Window`] is memory that
-//! other ranks put into. All ranks open it together, and each rank gets two tokens:
+//! one stream or with the host. Only that one may touch it, and the type of the region names it. A [`Window`] is memory
+//! that other ranks put into. All ranks open it together, and each rank gets two tokens:
 //!
 //! ```text
 //! Inbox  --post-->  Exposed  --wait-->      Inbox       in between, others put into it
@@ -84,25 +84,26 @@
 //! | `mpi` | worlds made of MPI communicators, and MPI's windows as a transport; to build it you need an MPI and libclang |
 //! | `unstable-hal` | [`hal`]: the contracts of devices, NICs and control planes, which may change with any version |
 //!
-//! A build needs neither CUDA nor ROCm nor libfabric: they are loaded at run time, if a program uses them. Without default features,
-//! tidegate is for the host alone: streams are threads, and the ranks are on one node.
+//! A build needs neither CUDA nor ROCm nor libfabric: they are loaded at run time, if a program uses them. Without
+//! default features, tidegate is for the host alone: streams are threads, and the ranks are on one node.
 //!
 //! # Failure
 //!
 //! Calls fail with an [`Error`], so `?` works with `anyhow`, `eyre` and `Box<dyn Error>`.
 //!
-//! - *A call that takes a token* loses it when it fails. It then revokes the window on all ranks, so that no peer waits for
-//!   ever. Each such call has a twin: `try_post` is that of `post`. If the twin fails, it has no effect, and returns the token
-//!   in a [`Rejected`]. Dropping a token in the middle of its epoch revokes the window, too.
-//! - *A wait* ends when its event comes, when the limit of its window has passed, or when the rank that it waits for dies. The
-//!   error names that rank.
-//! - *A stream* that has failed skips all later work, and each later call on it returns the error. Ranks that wait for a signal
-//!   of that stream fail, too.
-//! - *If a rank dies*, all that was opened with it is revoked ([`Error::Revoked`]), and nothing new can be opened with it
-//!   ([`Error::Control`]). Only [teams](guide::groups) without it go on. Each rank can still save its own data: the host's regions, and the regions of streams on which no
-//!   wait failed. A job cannot shrink: end it, and start a new one.
-//! - *If a rank leaves* (it drops its world, or its program ends), open windows still work for the other ranks. Only waits for
-//!   that rank end with an error. No new window can be opened then, either.
+//! - *A call that takes a token* loses it when it fails. It then revokes the window on all ranks, so that no peer waits
+//!   for ever. Each such call has a twin: `try_post` is that of `post`. If the twin fails, it has no effect, and
+//!   returns the token in a [`Rejected`]. Dropping a token in the middle of its epoch revokes the window, too.
+//! - *A wait* ends when its event comes, when the limit of its window has passed, or when the rank that it waits for
+//!   dies. The error names that rank.
+//! - *A stream* that has failed skips all later work, and each later call on it returns the error. Ranks that wait for
+//!   a signal of that stream fail, too.
+//! - *If a rank dies*, all that was opened with it is revoked ([`Error::Revoked`]), and nothing new can be opened with
+//!   it ([`Error::Control`]). Only [teams](guide::groups) without it go on. Each rank can still save its own data: the
+//!   host's regions, and the regions of streams on which no wait failed. A job cannot shrink: end it, and start a new
+//!   one.
+//! - *If a rank leaves* (it drops its world, or its program ends), open windows still work for the other ranks. Only
+//!   waits for that rank end with an error. No new window can be opened then, either.
 
 // The tables above link to all features.
 #![cfg_attr(

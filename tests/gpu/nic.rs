@@ -285,8 +285,8 @@ fn a_window_whose_registers_are_mapped_is_made_while_a_stream_waits() {
     assert_eq!(card.strikes(), 2);
 }
 
-/// Ranges of far origins have copies in pinned memory. What is put comes to the elements, and what is not put stays as the
-/// target's kernels have left it.
+/// Ranges of far origins have copies in pinned memory. What is put comes to the elements, and what is not put stays as
+/// the target's kernels have left it.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn ranges_are_put_behind_a_nic() {

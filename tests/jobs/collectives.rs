@@ -111,8 +111,8 @@ fn forever(world: &World, kind: &str, len: usize) -> Result<()> {
     }
 }
 
-/// The others end soon, with an error that names the dead rank. Each kind loses one rank with short vectors, and another
-/// one with long vectors.
+/// The others end soon, with an error that names the dead rank. Each kind loses one rank with short vectors, and
+/// another one with long vectors.
 #[test]
 fn a_rank_that_was_killed_in_any_collective_is_named_by_all_others() {
     const RANKS: usize = 4;

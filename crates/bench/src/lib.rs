@@ -14,8 +14,9 @@
 //! Each rank produces one [`results::RankSample`] a run. Rank 0 collects them, makes [`results::Row`]s, and prints them
 //! as a [terminal table](results::table), as [JSON](results::files) or as a self-contained [HTML page](report).
 //! [`peers`] runs the same with other libraries, whose rows stand beside ours. [`mpi`] runs the same over MPI in the same
-//! processes, [`osu`] has the put benchmarks of the MPI world, and [`collectives`] all collectives. [`throttling`] compares the policies for few trigger
-//! slots. [`charts`] draws the results of a machine with GPUs, and [`nodes`] makes the tables between nodes.
+//! processes, [`osu`] has the put benchmarks of the MPI world, and [`collectives`] all collectives. [`throttling`]
+//! compares the policies for few trigger slots. [`charts`] draws the results of a machine with GPUs, and [`nodes`]
+//! makes the tables between nodes.
 //!
 //! # Failures
 //!

@@ -68,8 +68,8 @@ impl Desks {
         self.desks.get_mut(&team)
     }
 
-    /// The desk for what comes in a round. `None` if this rank has given the team up, and if its calls there have failed:
-    /// it need not follow the others then.
+    /// The desk for what comes in a round. `None` if this rank has given the team up, and if its calls there have
+    /// failed: it need not follow the others then.
     pub(crate) fn of(&mut self, round: u64) -> Option<&mut Desk> {
         let desk = self.desks.get_mut(&team_of(round)?)?;
         desk.no_calls.is_none().then_some(desk)

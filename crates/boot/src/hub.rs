@@ -4,9 +4,9 @@
 //!
 //! The ranks form a star: every other rank has one connection to the hub, as long as the job runs. The hub passes on
 //! letters, messages and ends in the order in which they come. It alone decides how a collective call ends
-//! ([`Rounds`](crate::rounds::Rounds)), and tells all ranks of the team ([`Teams`]). Letters wait for the next message to their receiver, usually the decision, so that
-//! it wakes once for them. Rank 0 itself is treated like any other rank, except that its connection is a queue
-//! ([`Hub::own`]).
+//! ([`Rounds`](crate::rounds::Rounds)), and tells all ranks of the team ([`Teams`]). Letters wait for the next message
+//! to their receiver, usually the decision, so that it wakes once for them. Rank 0 itself is treated like any other
+//! rank, except that its connection is a queue ([`Hub::own`]).
 //!
 //! # Turns
 //!
@@ -410,8 +410,8 @@ impl Hub {
     }
 }
 
-/// Rank 0 needs a descriptor for each other rank. If it may open fewer and the system allows more (the limit is *soft*),
-/// it takes more.
+/// Rank 0 needs a descriptor for each other rank. If it may open fewer and the system allows more (the limit is
+/// *soft*), it takes more.
 fn make_room(size: usize) {
     let limit = getrlimit(Resource::Nofile);
     let needed = size as u64 + OWN_DESCRIPTORS;

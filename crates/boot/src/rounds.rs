@@ -2,16 +2,16 @@
 //!
 //! # Model
 //!
-//! Each rank numbers its collective calls of a team in their order. Ranks that call in the same round must make the same
-//! call. All rounds are decided in one place: by the hub, or under the lock that ranks share as threads. The owner of a
-//! [`Rounds`] tells it which members come and which end, in one order, and passes on the [`Outcome`] to all members. A
-//! rank needs the outcome of a round before it comes to the next one, so a team has one open round at a time. The number
-//! of a round contains the team: see [`first_round`].
+//! Each rank numbers its collective calls of a team in their order. Ranks that call in the same round must make the
+//! same call. All rounds are decided in one place: by the hub, or under the lock that ranks share as threads. The owner
+//! of a [`Rounds`] tells it which members come and which end, in one order, and passes on the [`Outcome`] to all
+//! members. A rank needs the outcome of a round before it comes to the next one, so a team has one open round at a
+//! time. The number of a round contains the team: see [`first_round`].
 //!
 //! # Memory
 //!
-//! A round keeps only what its outcome may have to say ([`Tally`]), and one number for each rank. So it does not matter how
-//! much the ranks say.
+//! A round keeps only what its outcome may have to say ([`Tally`]), and one number for each rank. So it does not matter
+//! how much the ranks say.
 //!
 //! # Failure
 //!

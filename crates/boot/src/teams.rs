@@ -3,16 +3,16 @@
 //! # Model
 //!
 //! Like [`Rounds`], this decides and sends nothing. Its owner tells it in one order which ranks ask for teams, come to
-//! calls and end, and passes on what it answers. A team begins when all of its ranks have asked for it. It ends when all
-//! of its ranks have given it up, or have ended; then nothing is left of it.
+//! calls and end, and passes on what it answers. A team begins when all of its ranks have asked for it. It ends when
+//! all of its ranks have given it up, or have ended; then nothing is left of it.
 //!
 //! A rank asks for one team at a time. So if two ranks ask for different teams and each needs the other, neither team
 //! can ever begin, and both fail. A rank may ask for a team whose ranks are busy with another one: it waits.
 //!
 //! # Failure
 //!
-//! All ranks of a team that fails must hear of it, also those that have not asked yet. So the last teams that failed are
-//! kept until these ranks have asked for them, or for another team.
+//! All ranks of a team that fails must hear of it, also those that have not asked yet. So the last teams that failed
+//! are kept until these ranks have asked for them, or for another team.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

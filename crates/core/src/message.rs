@@ -60,8 +60,8 @@ pub(crate) struct Answer {
     pub(crate) calls: Vec<Calling>,
     /// How many more there are.
     pub(crate) more_calls: u64,
-    /// How many exchanges the rank has come to, for each team, and for each team that it makes. Exchanges are matched in
-    /// order, so a rank that has come to fewer is missing in the exchange where this one waits.
+    /// How many exchanges the rank has come to, for each team, and for each team that it makes. Exchanges are matched
+    /// in order, so a rank that has come to fewer is missing in the exchange where this one waits.
     pub(crate) come: Vec<(u64, u64)>,
     /// The collective calls that the program is in.
     pub(crate) inside: Vec<Inside>,

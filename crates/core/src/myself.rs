@@ -13,9 +13,9 @@
 //! stream before it has done what is waited for. So the streams that were left are kept, each with the number that ends
 //! its wait.
 //!
-//! Four numbers suffice, for one buffer and for two. They count posts (including the exposures given in advance), opens,
-//! completes, and waits. Each open uses a post, and each wait uses a complete. (An access epoch opens and completes in one
-//! call, unless kernels put in between.) All of them count what has been *enqueued*.
+//! Four numbers suffice, for one buffer and for two. They count posts (including the exposures given in advance),
+//! opens, completes, and waits. Each open uses a post, and each wait uses a complete. (An access epoch opens and
+//! completes in one call, unless kernels put in between.) All of them count what has been *enqueued*.
 //!
 //! # Recordings
 //!

@@ -1,5 +1,5 @@
-//! Updates of another node's memory: accumulates, fetches and compare-and-swaps over a network that delays and reorders,
-//! loses messages, and whose ranks die. Nothing is applied twice, too early, or in part.
+//! Updates of another node's memory: accumulates, fetches and compare-and-swaps over a network that delays and
+//! reorders, loses messages, and whose ranks die. Nothing is applied twice, too early, or in part.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,8 +48,8 @@ fn by_nic(net: &Net, options: &Options) -> impl Fn(usize) -> WorldOptions + Sync
     }
 }
 
-/// All ranks take numbers from the counters of all ranks. Returns what each rank got from each, and what its own counter
-/// has come to.
+/// All ranks take numbers from the counters of all ranks. Returns what each rank got from each, and what its own
+/// counter has come to.
 fn tickets(world: &World<Host>, rounds: u64) -> Result<(Vec<Vec<u64>>, u64)> {
     stream!(let s = world.stream()?);
     let ranks = world.size();

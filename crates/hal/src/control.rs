@@ -20,9 +20,9 @@
 //!
 //! # Failure
 //!
-//! A peer that dies, or that leaves while others still need it, is an [`Event`]. It also ends every collective call of its
-//! teams to which it had not yet come. Such a call has no time limit of its own, because ranks may be unequally busy without any
-//! error.
+//! A peer that dies, or that leaves while others still need it, is an [`Event`]. It also ends every collective call of
+//! its teams to which it had not yet come. Such a call has no time limit of its own, because ranks may be unequally
+//! busy without any error.
 
 use std::any::Any;
 use std::os::fd::OwnedFd;
@@ -328,7 +328,8 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Panics
     ///
-    /// If a letter is for a rank that the team does not have, or if the letters are not in ascending order of the ranks.
+    /// If a letter is for a rank that the team does not have, or if the letters are not in ascending order of the
+    /// ranks.
     fn confer_in(
         &self,
         team: TeamId,

@@ -206,8 +206,8 @@ pub struct Memory<'a> {
     pub bytes: usize,
     /// The bytes that signals may name. If this end carries out the signals of peers, it drops all others.
     pub signalled: Signalled,
-    /// Whether transfers of peers may *update* elements there: by any action but a copy. Then each signalled word stands
-    /// for one peer's queue.
+    /// Whether transfers of peers may *update* elements there: by any action but a copy. Then each signalled word
+    /// stands for one peer's queue.
     pub updated: bool,
     /// Makes a handle of the memory, for a NIC that needs one (to register device memory, or to pass it on to peers of
     /// the node).

@@ -166,7 +166,8 @@ impl Engine {
                         // SAFETY: as above.
                         State::Poisoned => return Poll::Failed(unsafe { halt(wait) }),
                     },
-                    // SAFETY: `Batch::new` promises that the number is live and aligned, and that it is not written now.
+                    // SAFETY: `Batch::new` promises that the number is live and aligned, and that it is not written
+                    // now.
                     Step::Check(check) => match unsafe { check.count.0.cast::<u64>().read() } {
                         count if count > check.most => {
                             let tag = check.tag;

@@ -5,9 +5,9 @@
 //! A kernel runs even behind a wait that has failed, on some devices, so it must not conclude from its turn that its
 //! target is exposed. A [`Grant`] tells it. The words of a grant lie in memory of the origin's own device:
 //!
-//! - *given*: the stream adds a quantum when the target's exposure has come, and another when it completes the epoch. So
-//!   an odd count says that kernels may put. A stream that has failed poisons the word instead of adding, so the grant
-//!   ends for good.
+//! - *given*: the stream adds a quantum when the target's exposure has come, and another when it completes the epoch.
+//!   So an odd count says that kernels may put. A stream that has failed poisons the word instead of adding, so the
+//!   grant ends for good.
 //! - *check*: a kernel that completes the target itself adds a quantum. The word is poisoned from the start, so a wait
 //!   for it never blocks: it finds the quantum, or it fails, and the stream with it.
 //! - *passed*: the operand of that wait.

@@ -66,7 +66,8 @@ fn note(count: usize) -> Step {
 
 /// A batch whose words and bells outlive it.
 fn batch(lanes: impl IntoIterator<Item = Vec<Step>>) -> Batch {
-    // SAFETY: the tests keep all words and bells on their stacks until the batch is gone; movers touch only what they own.
+    // SAFETY: the tests keep all words and bells on their stacks until the batch is gone; movers touch only what they
+    // own.
     unsafe { Batch::new(lanes, Vec::new()) }
 }
 
@@ -460,7 +461,8 @@ fn nobody_on_a_crowded_bell_is_forgotten() {
     });
 }
 
-/// A grant says what a kernel may do; whoever completes the epoch ends it, and a stream that has failed ends it for good.
+/// A grant says what a kernel may do; whoever completes the epoch ends it, and a stream that has failed ends it for
+/// good.
 #[test]
 fn a_grant_is_given_and_ended() {
     let (grant, own, done, bell) = (Grant::new(), Bell::new(), Word::new(0), Bell::new());

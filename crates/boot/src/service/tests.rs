@@ -11,8 +11,8 @@ fn service(hub: Hub, size: usize, heartbeat: Duration) -> Service {
     Service::new(shared, role, node, heartbeat, long, Instant::now(), long)
 }
 
-/// All ranks but one send a message to all others at once. Returns the load at each flush, and what the last rank received: the
-/// bytes of others, and heartbeats.
+/// All ranks but one send a message to all others at once. Returns the load at each flush, and what the last rank
+/// received: the bytes of others, and heartbeats.
 fn all_at_once(size: usize, heartbeat: Duration) -> (Vec<usize>, [usize; 2]) {
     let (hub, mut ranks) = running(size);
     let mut service = service(hub, size, heartbeat);

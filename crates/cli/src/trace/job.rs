@@ -2,11 +2,12 @@
 //!
 //! # Model
 //!
-//! A signal is a leg that tells another rank something. A wait and its signal have the same window, ranks, operation, and
-//! number of the epoch. The stamps give the numbers of waits. A signal gets its number from the waits around it on its
-//! own rank:
+//! A signal is a leg that tells another rank something. A wait and its signal have the same window, ranks, operation,
+//! and number of the epoch. The stamps give the numbers of waits. A signal gets its number from the waits around it on
+//! its own rank:
 //!
-//! - A complete waits for the post of its own epoch, or the last call before it on its stream that waits for a post does.
+//! - A complete waits for the post of its own epoch, or the last call before it on its stream that waits for a post
+//!   does.
 //! - A post is followed by the wait for the same epoch, or for the epoch before if the origins had an exposure from the
 //!   beginning.
 //! - All signals and waits of one execution of a barrier have one number.

@@ -162,7 +162,8 @@ fn the_root_of_a_chain_is_late_and_not_who_passes_it_on() {
     assert!(line.contains("its kernel step ran (solver.rs:7)"), "{line}");
 }
 
-/// Kernels fill the epochs of rank 0. The first is completed by a kernel, of which no stamp tells; the second by a call.
+/// Kernels fill the epochs of rank 0. The first is completed by a kernel, of which no stamp tells; the second by a
+/// call.
 #[test]
 fn a_complete_has_the_epoch_that_was_opened() {
     let mut ranks: Vec<_> = (0..2)

@@ -21,10 +21,10 @@ use crate::verify::{Act, Before, Item, NotPut, Op, Operation, Record, Verdict, W
 use crate::world::Team;
 
 impl<'s, D: Device> Graph<'s, D> {
-    /// Proves that all ranks can replay their recordings together, any number of times; or finds the calls that wait for
-    /// each other. Nothing is executed. The call is collective: each rank gives the recording of the same step, and all
-    /// ranks get the same verdict. Call it where you would replay: after all steps that come before the first replay
-    /// have been enqueued, on all ranks.
+    /// Proves that all ranks can replay their recordings together, any number of times; or finds the calls that wait
+    /// for each other. Nothing is executed. The call is collective: each rank gives the recording of the same step, and
+    /// all ranks get the same verdict. Call it where you would replay: after all steps that come before the first
+    /// replay have been enqueued, on all ranks.
     ///
     /// What it relies on, and what it cannot tell, stands in the guide: `tidegate::guide::verify`.
     ///
@@ -66,8 +66,8 @@ impl<'s, D: Device> Graph<'s, D> {
     ///
     /// # Errors
     ///
-    /// Those of [`Graph::verify`]. [`TeamError::Outside`](crate::error::TeamError::Outside), on all ranks of the team, if
-    /// a recording waits for another rank.
+    /// Those of [`Graph::verify`]. [`TeamError::Outside`](crate::error::TeamError::Outside), on all ranks of the team,
+    /// if a recording waits for another rank.
     ///
     /// # Examples
     ///
@@ -92,7 +92,8 @@ impl<'s, D: Device> Graph<'s, D> {
         self.agree(team, &streams, Location::caller())
     }
 
-    /// Tells the ranks of the team what this one has recorded on streams of these names and numbers, and makes the check.
+    /// Tells the ranks of the team what this one has recorded on streams of these names and numbers, and makes the
+    /// check.
     fn agree(&self, team: &Team<D>, streams: &[(&str, usize)], site: CallSite) -> Result<Verdict> {
         let mut builder = Builder::default();
         builder.record.streams = streams.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -110,7 +111,8 @@ impl<'s, D: Device> Graph<'s, D> {
         let verdict = verdict(world.size(), roster.members.iter().zip(told))?;
         tidegate_hal::tell(|| tracing::info!(%site, %verdict, "a recording was verified"));
         if matches!(verdict, Verdict::Proved(_)) && roster.id == TeamId::WORLD {
-            // Reports compare what all ranks have replayed. No other thread verifies at this time, so the number is the same on all ranks.
+            // Reports compare what all ranks have replayed. No other thread verifies at this time, so the number is the
+            // same on all ranks.
             let numbers: Vec<_> = streams.iter().map(|(_, number)| *number).collect();
             let proved = world.proved(&numbers, site);
             self.proved.get_or_init(|| proved);
@@ -165,7 +167,8 @@ struct Builder {
     lanes: HashMap<Vec<Vec<Op>>, u32>,
     /// The lines that leave slots as they were, with the numbers of those slots.
     unput: HashSet<(WindowId, CallSite, Vec<u32>)>,
-    /// For each window and peer, whether the inbox waits in the recording before it posts: then it was exposed at first.
+    /// For each window and peer, whether the inbox waits in the recording before it posts: then it was exposed at
+    /// first.
     unwaited: HashMap<(WindowId, u32), bool>,
     /// For each barrier, the ranks that this one tells that it has come, or that it waits for.
     arrives: BTreeSet<(WindowId, u32)>,

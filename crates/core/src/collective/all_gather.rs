@@ -37,8 +37,8 @@ collective! {
 }
 
 impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
-    /// Opens an all-gather of blocks of different lengths. All ranks give the lengths of all blocks, in the order of the
-    /// ranks.
+    /// Opens an all-gather of blocks of different lengths. All ranks give the lengths of all blocks, in the order of
+    /// the ranks.
     ///
     /// # Errors
     ///
@@ -61,7 +61,8 @@ impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
         Self::open_counts_in(&stream.world().everyone(), stream, name, counts)
     }
 
-    /// Like [`AllGather::open_counts`], in a team: see [`AllGather::open_in`]. There is a length for each rank of the team.
+    /// Like [`AllGather::open_counts`], in a team: see [`AllGather::open_in`]. There is a length for each rank of the
+    /// team.
     ///
     /// # Errors
     ///

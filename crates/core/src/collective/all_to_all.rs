@@ -17,8 +17,8 @@ use crate::window::JointKind;
 use crate::world::Team;
 
 collective! {
-    /// Brings a block of each rank to each rank: block j of rank i becomes block i of rank j. The blocks of a rank lie one
-    /// behind the other in the order of the ranks.
+    /// Brings a block of each rank to each rank: block j of rank i becomes block i of rank j. The blocks of a rank lie
+    /// one behind the other in the order of the ranks.
     ///
     /// All ranks must make the same calls in the same order. [What collectives have in common](crate::collective) says
     /// more.
@@ -71,7 +71,8 @@ impl<'s, T: Element, D: Device> AllToAll<'s, T, D> {
         Self::open_counts_in(&stream.world().everyone(), stream, name, to, from)
     }
 
-    /// Like [`AllToAll::open_counts`], in a team: see [`AllToAll::open_in`]. There is a length for each rank of the team.
+    /// Like [`AllToAll::open_counts`], in a team: see [`AllToAll::open_in`]. There is a length for each rank of the
+    /// team.
     ///
     /// # Errors
     ///
@@ -108,8 +109,8 @@ impl<'s, T: Element, D: Device> AllToAll<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// - [`EpochError::CountMismatch`] if `x` is not as long as all blocks that this rank sends, or `y` not as long as those
-    ///   that it receives.
+    /// - [`EpochError::CountMismatch`] if `x` is not as long as all blocks that this rank sends, or `y` not as long as
+    ///   those that it receives.
     /// - [`Error::Revoked`], [`EpochError::LastEpoch`], or the error that made the stream fail.
     /// - [`Error::Device`] and [`Error::Nic`].
     ///
@@ -145,7 +146,8 @@ impl<'s, T: Element, D: Device> AllToAll<'s, T, D> {
         self.0.run(stream, &buffers, None)
     }
 
-    /// Opens an all-to-all, enqueues one call, and drops it. A program that calls more than once saves time with [`AllToAll::open`].
+    /// Opens an all-to-all, enqueues one call, and drops it. A program that calls more than once saves time with
+    /// [`AllToAll::open`].
     ///
     /// # Errors
     ///

@@ -4,7 +4,8 @@ use tidegate_hal::device::Device;
 
 use crate::stream::Stream;
 
-/// Where a collective changes from one algorithm to another, and how long its messages are. All ranks must choose alike.
+/// Where a collective changes from one algorithm to another, and how long its messages are. All ranks must choose
+/// alike.
 ///
 /// No choice changes a result: reductions go in the order of the ranks in every algorithm, so even the bits of a float
 /// sum stay the same.
@@ -28,14 +29,14 @@ use crate::stream::Stream;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The most bytes of a vector for which two ranks take the algorithm with the fewest rounds: all ranks send to all,
-    /// say. Longer vectors are divided into chunks, so that fewer bytes are sent. With more ranks the bound is divided by
-    /// the square of the number of other ranks, since each rank sends more often and gets more. The default is 64 KiB on
-    /// the host, and 512 KiB on GPUs.
+    /// say. Longer vectors are divided into chunks, so that fewer bytes are sent. With more ranks the bound is divided
+    /// by the square of the number of other ranks, since each rank sends more often and gets more. The default is 64
+    /// KiB on the host, and 512 KiB on GPUs.
     pub short: usize,
-    /// The most bytes of a message between two ranks, where one rank sends to another what it has itself. Longer data is
-    /// sent in pieces. Each rank has room for two pieces from each rank that sends to it, or for four if the algorithm
-    /// has two phases. The default is 256 KiB on the host, and 16 MiB on GPUs. If many ranks send to one, pieces are shorter than chosen, so
-    /// that the room of a rank stays below 128 MiB where possible.
+    /// The most bytes of a message between two ranks, where one rank sends to another what it has itself. Longer data
+    /// is sent in pieces. Each rank has room for two pieces from each rank that sends to it, or for four if the
+    /// algorithm has two phases. The default is 256 KiB on the host, and 16 MiB on GPUs. If many ranks send to one,
+    /// pieces are shorter than chosen, so that the room of a rank stays below 128 MiB where possible.
     pub piece: usize,
     /// The most ranks of which each sends a short vector to all others. More ranks gather the vectors of all in a
     /// logarithm of rounds, as long as these have no more than `8 * short` bytes together in an all-reduce, or `short`

@@ -25,20 +25,21 @@ use crate::world::Team;
 /// Brings rows of each rank to each rank, as many as kernels have found: dispatch and combine of a mixture of experts,
 /// for instance. The host knows only how many there may be, and waits for nothing.
 ///
-/// A *row* is a run of elements that belong together. The input and the output have a block for each rank, in the order of
-/// the ranks, and a block has room for the same number of rows everywhere. A call sends the first rows of each block, as
-/// many as a number in device memory says. They become the first rows of the sender's block at the receiver, which also
-/// gets their number. What is behind them in the output stays as it was.
+/// A *row* is a run of elements that belong together. The input and the output have a block for each rank, in the order
+/// of the ranks, and a block has room for the same number of rows everywhere. A call sends the first rows of each
+/// block, as many as a number in device memory says. They become the first rows of the sender's block at the receiver,
+/// which also gets their number. What is behind them in the output stays as it was.
 ///
-/// So a kernel knows where each row is without looking at the numbers of other ranks. The place of a row does not depend on
-/// how many others come, and rows need not be moved before they can be sent. Only rows that there are cross between
-/// ranks that map each other's memory. A NIC sends whole blocks.
+/// So a kernel knows where each row is without looking at the numbers of other ranks. The place of a row does not
+/// depend on how many others come, and rows need not be moved before they can be sent. Only rows that there are cross
+/// between ranks that map each other's memory. A NIC sends whole blocks.
 ///
-/// If a number is greater than a block has room for, the stream fails with [`StreamError::CountTooGreat`], which names the
-/// rank and the number. Nothing is sent to that rank, and other ranks that wait for this one get an error that says the
-/// same.
+/// If a number is greater than a block has room for, the stream fails with [`StreamError::CountTooGreat`], which names
+/// the rank and the number. Nothing is sent to that rank, and other ranks that wait for this one get an error that says
+/// the same.
 ///
-/// All ranks must make the same calls in the same order. [What collectives have in common](crate::collective) says more.
+/// All ranks must make the same calls in the same order. [What collectives have in common](crate::collective) says
+/// more.
 ///
 /// ```
 /// # use tidegate::host::prelude::*;
@@ -70,16 +71,16 @@ pub struct CountedAllToAll<'s, T: Element, D: Device> {
 }
 
 impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
-    /// Opens a counted all-to-all. A block has up to `most` rows, each of `width` elements. The call is collective over all
-    /// ranks of the job. No open window may have this name.
+    /// Opens a counted all-to-all. A block has up to `most` rows, each of `width` elements. The call is collective over
+    /// all ranks of the job. No open window may have this name.
     ///
     /// Each rank has room for two blocks of each other rank.
     ///
     /// # Errors
     ///
     /// - [`WindowError::Disagreement`], on all ranks, if their numbers, types or names differ.
-    /// - [`WindowError::Rows`], on this rank, if a row has no elements or 4 GiB, or if the blocks are longer than memory can
-    ///   be.
+    /// - [`WindowError::Rows`], on this rank, if a row has no elements or 4 GiB, or if the blocks are longer than
+    ///   memory can be.
     /// - The other errors of [`Window::open`](crate::Window::open).
     ///
     /// # Examples
@@ -95,8 +96,8 @@ impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
         Self::open_in(&stream.world().everyone(), stream, name, most, width)
     }
 
-    /// Like [`CountedAllToAll::open`], in a team. The call is collective over the ranks of the team, and no others. Blocks
-    /// are in the order of the team.
+    /// Like [`CountedAllToAll::open`], in a team. The call is collective over the ranks of the team, and no others.
+    /// Blocks are in the order of the team.
     ///
     /// # Errors
     ///
@@ -133,9 +134,9 @@ impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
         })
     }
 
-    /// Enqueues a call. `x` and `y` have a block for each rank, `counts` and `received` a number for each rank. The first
-    /// `counts[j]` rows of block j of `x` become the first rows of this rank's block of rank j's `y`. `received[i]` says how
-    /// many rows have come from rank i, to block i of `y`.
+    /// Enqueues a call. `x` and `y` have a block for each rank, `counts` and `received` a number for each rank. The
+    /// first `counts[j]` rows of block j of `x` become the first rows of this rank's block of rank j's `y`.
+    /// `received[i]` says how many rows have come from rank i, to block i of `y`.
     ///
     /// # Errors
     ///
@@ -190,12 +191,13 @@ impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
             .run_counted(stream, &buffers, &counts.body, &received.body)
     }
 
-    /// Opens a counted all-to-all of rows of `width` elements, enqueues one call, and drops it. A program that calls more
-    /// than once saves time with [`CountedAllToAll::open`].
+    /// Opens a counted all-to-all of rows of `width` elements, enqueues one call, and drops it. A program that calls
+    /// more than once saves time with [`CountedAllToAll::open`].
     ///
     /// # Errors
     ///
-    /// Those of [`CountedAllToAll::open`] and of the call. The length of `x` must be a multiple of that of a row of each rank.
+    /// Those of [`CountedAllToAll::open`] and of the call. The length of `x` must be a multiple of that of a row of
+    /// each rank.
     ///
     /// # Examples
     ///
@@ -259,8 +261,8 @@ impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
     }
 
     /// Sets a limit for each wait, like [`Window::fail_after`](crate::Window::fail_after). A call that waits longer for
-    /// another rank fails, and the collective is revoked on all ranks. Without a limit, a call waits as long as the peers
-    /// live. Each rank may choose a limit of its own.
+    /// another rank fails, and the collective is revoked on all ranks. Without a limit, a call waits as long as the
+    /// peers live. Each rank may choose a limit of its own.
     ///
     /// # Examples
     ///

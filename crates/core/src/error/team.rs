@@ -75,8 +75,8 @@ pub enum TeamError {
         /// The rank outside.
         outside: usize,
     },
-    /// The transport allocates memory for peers by calls of all ranks of the job, as MPI's windows do. So only all ranks
-    /// together can open a window. All ranks of the team get this error.
+    /// The transport allocates memory for peers by calls of all ranks of the job, as MPI's windows do. So only all
+    /// ranks together can open a window. All ranks of the team get this error.
     #[error(
         "team `{team}` cannot open anything over windows of MPI, which all ranks of the job allocate together"
     )]

@@ -83,8 +83,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
 
     /// Opens the window in a team. All ranks of the team call this, and no others. They open the windows of the team in
     /// the same order. The ranks of the declaration are those of the team, from 0 to its size. So are those of a
-    /// [`Group`](super::Group), and of [`Inbox::origins`] and [`Outbox::targets`]. Errors name ranks by their numbers in
-    /// the job, and the window by the names of both: `rows/halo`.
+    /// [`Group`](super::Group), and of [`Inbox::origins`] and [`Outbox::targets`]. Errors name ranks by their numbers
+    /// in the job, and the window by the names of both: `rows/halo`.
     ///
     /// Other teams may have a window of the same name. The window may outlive the last handle of its team.
     ///
@@ -119,7 +119,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
         Ok(halves)
     }
 
-    /// Like [`Window::open_in`], and makes a value of the two halves. If one rank cannot make it, no rank has the window.
+    /// Like [`Window::open_in`], and makes a value of the two halves. If one rank cannot make it, no rank has the
+    /// window.
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub(crate) fn open_with<'s, D: Device, R>(
         mut self,
@@ -191,8 +192,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
         description.terms.staged = world.staged();
         description.started_alone = world.started_alone();
         description.land_up_to = match &description.terms.purpose {
-            // Moves follow its waits. A wait that looks at a landing is alone in its lane, so they would take a batch of
-            // their own, which takes longer than a signal.
+            // Moves follow its waits. A wait that looks at a landing is alone in its lane, so they would take a batch
+            // of their own, which takes longer than a signal.
             Purpose::Collective(joint) if joint.kind.only_copies() => 0,
             _ => world.device().land_up_to(),
         };

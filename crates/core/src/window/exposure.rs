@@ -108,8 +108,8 @@ impl<D: Device> Epoch<D> {
             // doorbells, and waits read this inbox's own words. If data lands, a wait writes the slot and reads the
             // landing of the epoch that it waits for. With two buffers, the post exposes the other buffers. An origin
             // can write this epoch's buffers again only after the next post, which comes behind this batch. With one
-            // buffer, the wait cannot end before the post. So the copies of a range in the wait come behind those in the
-            // post.
+            // buffer, the wait cannot end before the post. So the copies of a range in the wait come behind those in
+            // the post.
             Arc::new(unsafe { Batch::join(&[post, wait]) })
         });
     }

@@ -42,8 +42,8 @@ pub struct OutSlots<'k, T> {
 impl<'k, T: Element> OutSlots<'k, T> {
     /// # Safety
     ///
-    /// `entries` are those of an outbox of elements `T`, in memory of the host. They live for `'k`. No other view of the
-    /// outbox is used by another thread meanwhile.
+    /// `entries` are those of an outbox of elements `T`, in memory of the host. They live for `'k`. No other view of
+    /// the outbox is used by another thread meanwhile.
     unsafe fn new((entries, count): (Ptr, usize), declaration: u64) -> Self {
         let entries = match count {
             0 => &[],
@@ -113,9 +113,9 @@ impl<'k, T: Element> OutSlots<'k, T> {
         self.entry(slot).len as usize
     }
 
-    /// Puts elements to a slot, from its element `first` on. They replace the elements of the slot; those that no kernel
-    /// of the epoch puts keep the data of an earlier epoch. If two puts of an epoch name the same element, the later one
-    /// counts.
+    /// Puts elements to a slot, from its element `first` on. They replace the elements of the slot; those that no
+    /// kernel of the epoch puts keep the data of an earlier epoch. If two puts of an epoch name the same element, the
+    /// later one counts.
     ///
     /// # Panics
     ///
@@ -140,9 +140,9 @@ impl<'k, T: Element> OutSlots<'k, T> {
         let Some(at) = self.place(slot, first, elements.len()) else {
             return;
         };
-        // SAFETY: the elements lie within the slot. Its target is granted: it has exposed the memory to this rank alone,
-        // and the epoch is not complete. The kernel has no view of that memory: a rank that puts to itself has exposed
-        // this buffer, so no kernel of its stream gets a view of it.
+        // SAFETY: the elements lie within the slot. Its target is granted: it has exposed the memory to this rank
+        // alone, and the epoch is not complete. The kernel has no view of that memory: a rank that puts to itself has
+        // exposed this buffer, so no kernel of its stream gets a view of it.
         unsafe { std::ptr::copy_nonoverlapping(elements.as_ptr(), at, elements.len()) };
     }
 

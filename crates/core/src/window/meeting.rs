@@ -34,8 +34,8 @@ use crate::world::{Roster, Watched};
 /// What a rank has after it has met its neighbours.
 pub(super) struct Meeting<D: Device> {
     pub(super) description: Description,
-    /// For each outbound slot of this rank, its place among the target's slots for this rank, and its length. In a window
-    /// by range, its place among those to the target, and its length.
+    /// For each outbound slot of this rank, its place among the target's slots for this rank, and its length. In a
+    /// window by range, its place among those to the target, and its length.
     pub(super) at_targets: Vec<Option<(usize, usize)>>,
     /// What origins have declared of this rank's memory, in a window by range.
     pub(super) footprints: Vec<Footprint>,

@@ -119,9 +119,9 @@ impl<'s, T: Element, D: ClosureDevice> Outbox<'s, T, D> {
     /// Opens an epoch for all targets that kernels fill by themselves: the stream waits until all of them have posted.
     /// ([`Outbox::start`] opens an epoch that only notes puts.)
     ///
-    /// Kernels of host streams can fill an epoch; kernels of GPUs cannot do so yet. A target that a NIC reaches gets the
-    /// data by staged memory, so the world needs [`WorldOptions::staged`](crate::WorldOptions::staged). All slots to
-    /// such a target are sent.
+    /// Kernels of host streams can fill an epoch; kernels of GPUs cannot do so yet. A target that a NIC reaches gets
+    /// the data by staged memory, so the world needs [`WorldOptions::staged`](crate::WorldOptions::staged). All slots
+    /// to such a target are sent.
     ///
     /// The first call of an outbox allocates what kernels look at, so it cannot be inside a capture.
     ///
@@ -233,8 +233,8 @@ impl<D: ClosureDevice> OutboxBody<D> {
 }
 
 impl<'s, T: Element, D: ClosureDevice> Opened<'s, T, D> {
-    /// All slots as an argument of a kernel on the outbox's stream. The kernel sees [`OutSlots`]. Launch as many kernels
-    /// with it as you like; each has the slots for itself.
+    /// All slots as an argument of a kernel on the outbox's stream. The kernel sees [`OutSlots`]. Launch as many
+    /// kernels with it as you like; each has the slots for itself.
     ///
     /// # Examples
     ///
@@ -264,7 +264,8 @@ impl<'s, T: Element, D: ClosureDevice> Opened<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// - [`EpochError::NotInGroup`] if the rank is not a target, and [`Error::NoSuchRank`] if the team does not have it.
+    /// - [`EpochError::NotInGroup`] if the rank is not a target, and [`Error::NoSuchRank`] if the team does not have
+    ///   it.
     /// - [`EpochError::LastTaken`] if the right was taken before in this epoch, and not dropped.
     /// - [`EpochError::NotByKernels`] if a NIC reaches the target.
     ///
@@ -342,8 +343,8 @@ impl<'s, T: Element, D: ClosureDevice> Opened<'s, T, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Nic`] if a NIC has no room; [`Error::Revoked`], [`Error::Device`], or the error that made the stream fail.
-    /// The epoch is then lost, and the window is revoked on all ranks ([`Cause::NotEnqueued`]).
+    /// [`Error::Nic`] if a NIC has no room; [`Error::Revoked`], [`Error::Device`], or the error that made the stream
+    /// fail. The epoch is then lost, and the window is revoked on all ranks ([`Cause::NotEnqueued`]).
     ///
     /// If a kernel took [`Last`] of a target and did not complete it (it gave it to `std::mem::forget`, say, or was not
     /// enqueued), the stream fails with [`Cause::NotCompleted`].

@@ -3,13 +3,13 @@
 //! # Model
 //!
 //! In a round, a rank posts to some origins, puts to some targets, and waits for those origins. All of that is one
-//! batch, in which the posts come first. It also contains local moves: those *beside* the puts, and those *behind* a wait
-//! that need the data of only one origin. The latter follow in the lane of that wait. The other moves behind the waits
-//! are a second batch, and so are reductions that were divided among lanes.
+//! batch, in which the posts come first. It also contains local moves: those *beside* the puts, and those *behind* a
+//! wait that need the data of only one origin. The latter follow in the lane of that wait. The other moves behind the
+//! waits are a second batch, and so are reductions that were divided among lanes.
 //!
 //! A round is a pair of epochs, like those of [`exchange`](super::exchange), for the origins and targets that it names.
-//! The post exposes the buffer that the round after the next fills. So it comes behind all moves of earlier rounds, which
-//! read that buffer, and no slot is written while it is read.
+//! The post exposes the buffer that the round after the next fills. So it comes behind all moves of earlier rounds,
+//! which read that buffer, and no slot is written while it is read.
 //!
 //! # Failure
 //!
@@ -183,8 +183,8 @@ impl<D: Device> Round<D> {
     /// # Safety
     ///
     /// Runs lie within their regions, which belong to the stream of the halves, and have elements of the window. Puts
-    /// and moves fit the slots. Lanes of `beside` do not write what another lane of `beside` or a put accesses. The same
-    /// holds among the lanes of `behind`. The operations fit the elements' type.
+    /// and moves fit the slots. Lanes of `beside` do not write what another lane of `beside` or a put accesses. The
+    /// same holds among the lanes of `behind`. The operations fit the elements' type.
     pub(crate) unsafe fn new<T: Element>(
         inbox: &Inbox<'_, T, D, BySlot>,
         outbox: &Outbox<'_, T, D, BySlot>,
@@ -250,8 +250,9 @@ impl<D: Device> Round<D> {
                 .flat_map(|one| lower_local(inbox, one))
                 .collect()
         };
-        // Of a reduction that was divided, the parts stay lanes: in one lane, they would be made one after the other. Where
-        // lanes go side by side, which is where there is a limit to them, a batch of reductions alone is faster in any case.
+        // Of a reduction that was divided, the parts stay lanes: in one lane, they would be made one after the other.
+        // Where lanes go side by side, which is where there is a limit to them, a batch of reductions alone is faster
+        // in any case.
         let reduces = |lane: &Vec<LocalMove<'_, D>>| {
             lane.iter()
                 .any(|one| matches!(one.action, LocalAction::Reduce(..)))

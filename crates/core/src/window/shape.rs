@@ -13,9 +13,11 @@
 //! reaches by the NIC. It contains cells at the same offsets, the slots of far origins, and *staging*. Staging has a
 //! copy of each slot of a far target, which the streams fill and the NIC sends from. The words of a far rank lie in the
 //! far block. In a window by range, it also has a copy of each range of a far origin: the stream copies the elements
-//! there when it posts, and back when it has waited. The operands stay in the device's own memory, where its waits read them quickly.
+//! there when it posts, and back when it has waited. The operands stay in the device's own memory, where its waits read
+//! them quickly.
 //!
-//! A rank knows only the shape of its own memory. It tells each neighbour the [`Place`]s of what concerns the neighbour.
+//! A rank knows only the shape of its own memory. It tells each neighbour the [`Place`]s of what concerns the
+//! neighbour.
 
 use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::Landing;

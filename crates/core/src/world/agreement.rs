@@ -14,9 +14,9 @@
 //! thread that makes these calls holds the team's only [`Agreement`] for as long as they belong together. Here "all
 //! ranks" are those of the team. Different teams have nothing to do with each other.
 //!
-//! Ranks use the window's id in their messages about it. It is taken before the first call, because a peer whose call is
-//! done may mention the window at once. If that call fails, the id is given back: then no peer has counted it (or there
-//! will be no call any more).
+//! Ranks use the window's id in their messages about it. It is taken before the first call, because a peer whose call
+//! is done may mention the window at once. If that call fails, the id is given back: then no peer has counted it (or
+//! there will be no call any more).
 //!
 //! [`Progress`](super::progress::Progress) tells how far the rank has come in all this, for reports of long waits. Calls
 //! are matched in order. So if a rank is in such a call, it waits for those that have come to fewer.
@@ -31,8 +31,8 @@
 //!   ([`WindowError::NameTaken`](crate::error::WindowError::NameTaken)) as long as the program of any rank holds a half
 //!   of a window with that name. Each rank answers for its own program, in whose order the half is dropped by then or
 //!   not. All hear one decision, in the first call.
-//! - A rank that has failed says so in the next call, so that the others do not wait in it. The last call about a window
-//!   is only for that: a window is open on all ranks or on none.
+//! - A rank that has failed says so in the next call, so that the others do not wait in it. The last call about a
+//!   window is only for that: a window is open on all ranks or on none.
 //! - A thread that waits for its turn waits for the thread before it, which waits for the peers. If a peer ends, both
 //!   waits end.
 
@@ -51,8 +51,8 @@ use crate::element::Element;
 use crate::error::{Disagreement, Error, Result, WindowError, WindowName, reserved};
 use crate::ground::{MOST_TEXT, lock, shortened};
 
-/// The right to make collective calls of a team, of which a rank has only one. All calls about windows go through it, and they are
-/// trusted. So it is not public.
+/// The right to make collective calls of a team, of which a rank has only one. All calls about windows go through it,
+/// and they are trusted. So it is not public.
 pub(crate) struct Agreement<'w, D: Device> {
     world: &'w World<D>,
     roster: &'w Roster,
@@ -161,9 +161,9 @@ const MOST_LABEL: usize = 2048;
 
 impl<D: Device> World<D> {
     /// Sends every rank's bytes to every rank, and returns them in the order of the ranks. Use it for results and
-    /// set-up, not for the data path. The call is collective; `label` names it, and ranks compare their labels (of a label
-    /// over 1 KiB its beginning). A rank contributes at most 1 MiB (1048576 bytes), and each rank gets the bytes of all.
-    /// Send larger data through a window to the rank that needs it, or use several calls.
+    /// set-up, not for the data path. The call is collective; `label` names it, and ranks compare their labels (of a
+    /// label over 1 KiB its beginning). A rank contributes at most 1 MiB (1048576 bytes), and each rank gets the bytes
+    /// of all. Send larger data through a window to the rank that needs it, or use several calls.
     ///
     /// # Errors
     ///
@@ -347,8 +347,9 @@ impl<'w, D: Device> Agreement<'w, D> {
         }
     }
 
-    /// Takes an id for a window that all ranks are about to open, and makes the first call about it: compares the window
-    /// and its terms, and sends letters. `differ` says what differs between the terms of the lowest rank and another.
+    /// Takes an id for a window that all ranks are about to open, and makes the first call about it: compares the
+    /// window and its terms, and sends letters. `differ` says what differs between the terms of the lowest rank and
+    /// another.
     ///
     /// If this rank has failed, it says why in place of its letters. All ranks then get the error that
     /// [`Agreement::agree`] describes.
@@ -394,8 +395,8 @@ impl<'w, D: Device> Agreement<'w, D> {
         Ok((which, letters))
     }
 
-    /// Sends letters about the window that is being opened, or says why this rank has failed. Returns the letters to this
-    /// rank.
+    /// Sends letters about the window that is being opened, or says why this rank has failed. Returns the letters to
+    /// this rank.
     pub(crate) fn tell(&self, label: &str, which: &Which, mine: Brought) -> Result<Vec<Letter>> {
         let (letters, trouble) = apart(mine);
         let refusal = trouble.as_ref();
@@ -513,8 +514,8 @@ fn apart(mine: Brought) -> (Vec<Letter>, Option<Trouble>) {
     }
 }
 
-/// The letters to this rank, if the ranks have agreed. A rank that could not do its part gets its own error, unless that
-/// is a shortage: then all ranks get the same.
+/// The letters to this rank, if the ranks have agreed. A rank that could not do its part gets its own error, unless
+/// that is a shortage: then all ranks get the same.
 fn decided(
     which: &Which,
     decision: Decision,

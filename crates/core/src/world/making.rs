@@ -20,9 +20,9 @@ use crate::error::{Error, Result, TeamError};
 use crate::ground::lock;
 
 impl<D: Device> World<D> {
-    /// Divides the ranks into teams: those that give the same color. A rank that gives `None` gets no team. In each team,
-    /// ranks are in the order of their keys, and those with equal keys in the order that they had. The call is collective
-    /// over all ranks.
+    /// Divides the ranks into teams: those that give the same color. A rank that gives `None` gets no team. In each
+    /// team, ranks are in the order of their keys, and those with equal keys in the order that they had. The call is
+    /// collective over all ranks.
     ///
     /// The name stands in errors and reports. The teams of a split have one name, and differ by their ranks. Use
     /// [`Cartesian`](crate::Cartesian) to find colors in a grid.
@@ -55,15 +55,16 @@ impl<D: Device> World<D> {
         self.everyone().split(name, color, key)
     }
 
-    /// Makes a team of these ranks, in this order. The call is collective over these ranks, and no other rank takes part.
-    /// Each of them gives the same name and the same list. A rank makes one team after the other; ranks that make several
-    /// teams together make them in the same order.
+    /// Makes a team of these ranks, in this order. The call is collective over these ranks, and no other rank takes
+    /// part. Each of them gives the same name and the same list. A rank makes one team after the other; ranks that make
+    /// several teams together make them in the same order.
     ///
     /// # Errors
     ///
-    /// - [`TeamError::Differ`], on all ranks of both teams, if ranks give different lists that each contain the other rank.
-    /// - [`TeamError::Twice`], [`TeamError::NotListed`], [`Error::NoSuchRank`]: the list is not one of a team. The ranks
-    ///   that gave another list get [`TeamError::Differ`].
+    /// - [`TeamError::Differ`], on all ranks of both teams, if ranks give different lists that each contain the other
+    ///   rank.
+    /// - [`TeamError::Twice`], [`TeamError::NotListed`], [`Error::NoSuchRank`]: the list is not one of a team. The
+    ///   ranks that gave another list get [`TeamError::Differ`].
     /// - [`Error::Control`] if a rank of the list has ended; [`Error::Forked`].
     ///
     /// # Examples
@@ -121,8 +122,8 @@ impl<D: Device> World<D> {
         self.team("node", &ranks.collect::<Vec<_>>())
     }
 
-    /// Makes the team of the lowest ranks of all nodes, one for each. It is called `leaders`. The call is collective over
-    /// these ranks; any other rank gets `None` at once.
+    /// Makes the team of the lowest ranks of all nodes, one for each. It is called `leaders`. The call is collective
+    /// over these ranks; any other rank gets `None` at once.
     ///
     /// # Errors
     ///
@@ -189,8 +190,8 @@ impl<D: Device> Team<D> {
         self.found(name, &ranks).map(Some)
     }
 
-    /// Agrees with the ranks of this team on who comes together. Returns those who come together with this rank, by their
-    /// numbers in the job and in the order of the new team. The lowest rank hears all, and answers each.
+    /// Agrees with the ranks of this team on who comes together. Returns those who come together with this rank, by
+    /// their numbers in the job and in the order of the new team. The lowest rank hears all, and answers each.
     fn sorted_by_color(&self, name: &str, choice: Choice) -> Result<Option<Vec<usize>>> {
         const LABEL: &str = "splitting a team";
         let (world, roster) = (&self.world, &*self.roster);

@@ -1,7 +1,7 @@
 //! The ranks of a team, and their numbers in it.
 //!
-//! A program gives the ranks of a team the numbers from 0 that they have in it. Everything else (words, routes, messages,
-//! texts for people) has their numbers in the job. The two are the same in the team of all ranks.
+//! A program gives the ranks of a team the numbers from 0 that they have in it. Everything else (words, routes,
+//! messages, texts for people) has their numbers in the job. The two are the same in the team of all ranks.
 
 use std::sync::Arc;
 

@@ -15,12 +15,12 @@ use crate::error::Result;
 /// Some ranks of the job, or all of them, in an order of their own. A team opens windows, barriers and collectives that
 /// concern nobody else. In all that it opens, ranks have the numbers from 0 to `size() - 1` that they have in the team.
 ///
-/// Teams are made by [`World::split`] and [`World::team`], or by the same calls of a team. A team may have ranks in common
-/// with others. Names are per team: the row and the column of a grid may each have a window `halo`. Texts for people name
-/// ranks by their numbers in the job, and call such a window `rows/halo`.
+/// Teams are made by [`World::split`] and [`World::team`], or by the same calls of a team. A team may have ranks in
+/// common with others. Names are per team: the row and the column of a grid may each have a window `halo`. Texts for
+/// people name ranks by their numbers in the job, and call such a window `rows/halo`.
 ///
-/// It is cheap to clone. This rank's part in the team ends when the last clone is gone, and all that the team has opened
-/// here. The team then ends for the others, too, as far as they need this rank.
+/// It is cheap to clone. This rank's part in the team ends when the last clone is gone, and all that the team has
+/// opened here. The team then ends for the others, too, as far as they need this rank.
 ///
 /// # Examples
 ///

@@ -60,8 +60,9 @@ impl Batch {
     /// - index tables are written before the batch is submitted, and not again;
     /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
     ///   reaches, aligned for elements of `size` bytes; sources are initialised;
-    /// - a count, of a move or a [`Check`], is live, initialised and aligned to 8 bytes. Nobody writes it while its batch
-    ///   may be executed, or before the wait in front of it if a peer writes it. Both sides of its move are linear;
+    /// - a count, of a move or a [`Check`], is live, initialised and aligned to 8 bytes. Nobody writes it while its
+    ///   batch may be executed, or before the wait in front of it if a peer writes it. Both sides of its move are
+    ///   linear;
     /// - no memory that a move writes is accessed by anything that is not ordered with the move by the words of
     ///   its lane or by stream order, unless both are atomic; the sides of one move do not overlap;
     /// - `scalar` fits `size`, and no bitwise operation has floats;
@@ -106,7 +107,8 @@ impl Batch {
         }
     }
 
-    /// A number that no other batch of this process has, and which is not 0. [Stamps](crate::stamps) name batches by it.
+    /// A number that no other batch of this process has, and which is not 0. [Stamps](crate::stamps) name batches by
+    /// it.
     pub fn id(&self) -> u64 {
         self.id
     }

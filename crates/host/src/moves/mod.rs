@@ -69,8 +69,8 @@ pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
 ///
 /// # Safety
 ///
-/// `count` points to a live `u64` that nobody writes meanwhile, and so it does with `flip` in an odd epoch. A parity that
-/// is not null points to a live word.
+/// `count` points to a live `u64` that nobody writes meanwhile, and so it does with `flip` in an odd epoch. A parity
+/// that is not null points to a live word.
 #[inline]
 pub(crate) unsafe fn counted(step: &Move, count: Ptr, flip: usize) -> Move {
     // SAFETY: the caller's promise.

@@ -96,8 +96,8 @@ fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
             let (mut reduce, mut x) = (open(&s), fill(&s, 1));
             reduce.sum(&s, &mut x).unwrap();
             s.synchronize().unwrap();
-            // A rank may end its part of the first call while the others still wait for each other. The revocation of the
-            // second call would end those waits, too.
+            // A rank may end its part of the first call while the others still wait for each other. The revocation of
+            // the second call would end those waits, too.
             all_have_ended.wait();
             let told = &told[usize::from(by_nic)];
             let begun = Instant::now();
@@ -137,7 +137,8 @@ fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
 fn a_stream_with_few_lanes_takes_more_stages() {
     both_ways(|world, _| {
         crate::stream!(let s = world.stream().unwrap());
-        // One peer takes three lanes, and a copy beside them one. So there is one stage for both peers, or for each one.
+        // One peer takes three lanes, and a copy beside them one. So there is one stage for both peers, or for each
+        // one.
         for lanes in [7, 6, 4] {
             s.raw().lacks.set(Lack::Lanes(lanes));
             let (mut reduce, mut x) = (open(&s), fill(&s, 1));

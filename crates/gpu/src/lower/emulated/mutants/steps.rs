@@ -28,8 +28,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "case OP_MAX: return (b != b || a > b) ? a : b;",
         "case OP_MAX: return (b != b || a >= b) ? a : b;",
     ),
-    // Checks: of the greatest number; without a barrier, poison or the right report; where a slow thread still reads; and
-    // the epoch that the moves behind them have.
+    // Checks: of the greatest number; without a barrier, poison or the right report; where a slow thread still reads;
+    // and the epoch that the moves behind them have.
     (
         MOVES,
         "if (count <= check->most)",
