@@ -368,9 +368,9 @@ fn what_is_stored_for_the_host_was_counted() {
             }
             all += expected;
         }
-        // For each kind of team: a count, poison from the first step on, and poison behind a wait; and a short form
-        // that gives up.
-        assert_eq!(all, 2 * 3 + 1);
+        // For each kind of team: a count, poison from the first step on, behind a wait, and behind a check of a number;
+        // and a short form that gives up.
+        assert_eq!(all, 2 * 4 + 1);
     }
 }
 
