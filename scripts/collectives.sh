@@ -62,13 +62,7 @@ collectives_on_gpus() {
     step collectives-check "$ranks" 10 60 "${run[@]}" --ways st,st-graph --sizes 8,5000,1000000 --iterations 50 --rounds 1
     step collectives-sent "$ranks" 5 40 "${run[@]}" --observe --sizes 8,4096,65536,1048576,16777216
     local peers=()
-    if [ "$device" = cuda ] && [ "$ranks" -le "$gpus" ]; then
-        # It is large, and no result.
-        local nccl=$bin/libnccl.so.2
-        if [ -e "$nccl.xz" ]; then nccl=$(mktemp -d)/libnccl.so.2 && xz -dc "$bin/libnccl.so.2.xz" >"$nccl"; fi
-        [ ! -e "$nccl" ] || export NCCL_LIBRARY=$nccl
-        peers=(--peers nccl)
-    fi
+    if [ "$device" = cuda ] && [ "$ranks" -le "$gpus" ]; then peers=(--peers nccl); fi
     step collectives "$ranks" 20 240 "${run[@]}" "${peers[@]}" --kinds all-reduce,all-gather,all-to-all,reduce-scatter,broadcast --sizes $sizes --rounds 3 --json "$out/steps/collectives.rows"
     step collectives-others "$ranks" 10 60 "${run[@]}" "${peers[@]}" --kinds barrier,reduce,gather,scatter,scan --sizes 8,4096,262144,1048576,16777216 --rounds 3
     # Where short ends, and how long pieces are best.

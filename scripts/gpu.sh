@@ -9,8 +9,11 @@
 # output of each step.
 #
 # PART=checks|ours|peers|all (all)   the part to run, for a machine that is there for a short time (there are no peers for HIP)
-# PART=collectives                   a part of its own, not in `all`: scripts/collectives.sh. With --pack it packs that part alone,
-#                                    with MPIS (openmpi,mpich: none) and NCCL's library (NCCL=FILE, which may end in .xz)
+# PART=collectives                   a part of its own, not in `all`: scripts/collectives.sh
+# PART=device                        another one: puts, gets and signals inside kernels, by NVSHMEM and NCCL
+#                                    With --pack, a PART packs what that part needs and nothing else. Parts with peers take
+#                                    their programs along, if there is an nvcc, and NCCL's library (NCCL=FILE, which may end in
+#                                    .xz); collectives takes MPIS (openmpi,mpich: none).
 # BUDGET (540)                       seconds for everything; a step for which no time is left is listed as not run
 # GPUS                               use only so many
 # RANKS                              more ranks than GPUs (2, 4, 8 or 16): they share the GPUs by MPS, which runs only meanwhile
@@ -18,6 +21,7 @@
 # SANITIZE=no                        leaves compute-sanitizer out
 # LARGE=no                           leaves the large size out
 # PEERS (nvshmem,nccl,mpi,hostrma)   the other libraries; PEERS_AT (OUT/peers) is where their programs are, or are built
+# NCCL_LIBRARY                       NCCL's library, where it is not in a pack and not installed
 # SIZE (small)                       the size of a block
 # DEVICE=hip                         the same steps on AMD GPUs (docs/first-run-on-amd.md); for --pack, too
 # OVER_CUDA=yes                      with DEVICE=hip: the same steps on NVIDIA GPUs, by a HIP runtime that is made of CUDA
@@ -50,16 +54,30 @@ built() { # bench|test NAME: the path of a program that cargo builds
 
 # shellcheck source=scripts/collectives.sh
 . scripts/collectives.sh
+# shellcheck source=scripts/kernels.sh
+. scripts/kernels.sh
+
+pack_bench() { # NAME DIR
+    local program
+    program=$(built bench "$1") && [ -n "$program" ] && cp "$program" "$2/$1" && strip "$2/$1" && xz -f "$2/$1" || exit 2
+}
 
 pack() {
     mkdir -p "$1" || exit 2
-    if [ "${PART:-all}" = collectives ]; then
-        local program name
-        program=$(built bench collectives) && [ -n "$program" ] && cp "$program" "$1/collectives" && strip "$1/collectives" || exit 2
-        for name in $(echo "${MPIS:-}" | tr , ' '); do pack_mpi "$name" "$1" || exit 2; done
-        [ -z "${NCCL:-}" ] || cp "$NCCL" "$1/libnccl.so.2$([ "${NCCL%.xz}" = "$NCCL" ] || echo .xz)"
-        return
-    fi
+    local part=${PART:-all} name
+    [ -z "${NCCL:-}" ] || cp "$NCCL" "$1/libnccl.so.2$([ "${NCCL%.xz}" = "$NCCL" ] || echo .xz)" || exit 2
+    case $part in
+        collectives)
+            pack_bench collectives "$1"
+            for name in $(echo "${MPIS:-}" | tr , ' '); do pack_mpi "$name" "$1" || exit 2; done
+            return
+            ;;
+        peers | device)
+            if [ "$part" = peers ]; then pack_bench faces "$1"; fi
+            mkdir -p "$1/peers" && CARRY=yes crates/bench/peers/build.sh "$1/peers" | tee "$1/peers/build.txt" >&2 || exit 2
+            return
+            ;;
+    esac
     local faces gpu
     faces=$(built bench faces) && gpu=$(built test "$tests") || exit 2
     [ -n "$faces" ] && [ -n "$gpu" ] || { echo "gpu.sh: the build failed" >&2; exit 2; }
@@ -87,8 +105,8 @@ esac
 out=${1:-target/gpu}
 part=${PART:-all}
 case $part in
-    checks | ours | peers | collectives | all) ;;
-    *) echo "gpu.sh: PART is checks, ours, peers, collectives or all, not $part" >&2; exit 2 ;;
+    checks | ours | peers | collectives | device | all) ;;
+    *) echo "gpu.sh: PART is checks, ours, peers, collectives, device or all, not $part" >&2; exit 2 ;;
 esac
 mkdir -p "$out/logs" "$out/steps" || exit 2
 if [ -z "$bin" ]; then
@@ -243,13 +261,34 @@ wanted() {
     [ "$part" = all ] || [ "$part" = "$1" ]
 }
 
+# A pack may be compressed, and lie in a folder that cannot be written. What it holds is no result.
+unpacked=
+if ls "$bin"/*.xz "$bin"/peers/*.xz >/dev/null 2>&1; then
+    unpacked=$(mktemp -d) && mkdir "$unpacked/peers" || exit 2
+    for file in "$bin"/* "$bin"/peers/*; do
+        to=$unpacked${file#"$bin"}
+        case $file in
+            */peers) ;;
+            *.tar.xz) ln -s "$file" "$to" ;;
+            *.xz) xz -dc "$file" >"${to%.xz}" && chmod +x "${to%.xz}" || exit 2 ;;
+            *) ln -s "$file" "$to" ;;
+        esac
+    done
+    bin=$unpacked
+fi
+if [ -e "$bin/peers/build.txt" ]; then peers_at=${PEERS_AT:-$bin/peers}; fi
+if [ -e "$bin/libnccl.so.2" ]; then export NCCL_LIBRARY=$bin/libnccl.so.2; fi
+if [ -n "${NCCL_LIBRARY:-}" ]; then
+    export LD_LIBRARY_PATH=$(dirname "$NCCL_LIBRARY")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+
 # Compilers work while the checks run, and before anything is measured.
 building=
 lacking=
 for peer in ${peers//,/ } floor; do
     if [ ! -x "$peers_at/$peer" ]; then lacking="$lacking $peer"; fi
 done
-if wanted peers && [ "$ranks" -gt 1 ] && [ -n "$lacking" ] && [ ! -e "$peers_at/build.txt" ]; then
+if { wanted peers || [ "$part" = device ]; } && [ "$ranks" -gt 1 ] && [ -n "$lacking" ] && [ ! -e "$peers_at/build.txt" ]; then
     mkdir -p "$peers_at"
     timeout -k 5 240 crates/bench/peers/build.sh "$peers_at" >"$peers_at/build.new" 2>&1 &
     building=$!
@@ -402,7 +441,12 @@ if wanted peers && [ "$ranks" -gt 1 ]; then
 fi
 
 if [ "$part" = collectives ]; then collectives; fi
+if [ "$part" = device ]; then kernels; fi
 
+if [ -n "$unpacked" ]; then
+    if [ -d "$peers_at/logs" ] && [ "$peers_at" != "$out/peers" ]; then cp -rL "$peers_at/logs" "$out/logs/peers"; fi
+    rm -rf "$unpacked"
+fi
 echo "== results in $out, after $SECONDS s"
 commit=$(git rev-parse --short HEAD 2>/dev/null)
 python3 scripts/results.py "$out" machine="$machine" driver="$driver" gpus="$gpus" date="$(date -u +%F)" commit="${commit:-unknown}" device="$device" || failed=1

@@ -4,6 +4,9 @@
 # Looks for nvcc on the PATH, below CUDA_HOME, and in the Python package of the toolkit; for NVSHMEM and NCCL below
 # NVSHMEM_HOME and NCCL_HOME and in their Python packages; for MPI by mpicxx, below MPI_HOME or on the PATH. ARCH is the GPU's
 # (sm_90). Says what could not be built and why, and fails only if nothing could.
+#
+# With CARRY=yes the folder is for another machine: NVSHMEM's libraries lie beside the programs, for this ARCH alone and
+# compressed. (NCCL's library is found by LD_LIBRARY_PATH: it is too large to go along with everything.)
 set -u
 
 if [ $# -ne 1 ]; then
@@ -15,6 +18,7 @@ kernels=$(cd "$here/../../../kernels" && pwd)
 mkdir -p "$1/logs" || exit 2
 out=$(cd "$1" && pwd)
 python=${PYTHON:-python3}
+ARCH=${ARCH:-sm_90}
 
 # Where a Python package keeps its files; nothing when it is not installed.
 package() {
@@ -47,14 +51,15 @@ if [ -z "$nvcc" ]; then
     exit 1
 fi
 root=$(cd "$(dirname "$(readlink -f "$nvcc")")/.." && pwd)
-flags=(-std=c++17 -O3 "-arch=${ARCH:-sm_90}" -lineinfo -Xcompiler "-Wall,-Wextra" "-I$here" "-I$kernels")
+flags=(-std=c++17 -O3 "-arch=$ARCH" -lineinfo -Xcompiler "-Wall,-Wextra" "-I$here" "-I$kernels")
 for dir in "$root/lib64" "$root/lib"; do
     if [ -e "$dir/libcudart_static.a" ]; then flags+=("-L$dir"); fi
 done
 
-# A library's folder goes into the program, for the library itself and for what that loads.
+# A library is looked for beside the program first (CARRY), then where it was found. Both go into the program, for the library
+# itself and for what that loads.
 with_library() {
-    echo "-isystem $1/include -L$1/lib -Xlinker -rpath -Xlinker $1/lib -Xlinker --disable-new-dtags"
+    echo "-isystem $1/include -L$1/lib -Xlinker -rpath -Xlinker \$ORIGIN -Xlinker -rpath -Xlinker $1/lib -Xlinker --disable-new-dtags"
 }
 
 missing=()
@@ -108,6 +113,13 @@ else
     missing+=("mpi: there is no mpicxx (set MPI_HOME)")
 fi
 
+if [ "${CARRY:-no}" = yes ] && [ -n "$library" ]; then
+    # `library` is NVSHMEM's.
+    for file in "$library" "$nvshmem"/lib/nvshmem_bootstrap_uid.so*; do
+        "$python" "$here/../../../scripts/fatbin_slim.py" "$file" "$out/$(basename "$file")" "${ARCH#sm_}" >&2 && xz -9f "$out/$(basename "$file")"
+    done
+fi
+
 built=0
 for i in "${!pids[@]}"; do
     log=$out/logs/build-${names[$i]}
@@ -119,5 +131,10 @@ for i in "${!pids[@]}"; do
         missing+=("${names[$i]}: the compiler or the linker failed, see $log: $(grep -m1 -E 'error|undefined|cannot find' "$log")")
     fi
 done
+if [ "${CARRY:-no}" = yes ]; then
+    for name in "${names[@]}"; do
+        if [ -x "$out/$name" ]; then strip "$out/$name" && xz -9f "$out/$name"; fi
+    done
+fi
 for line in ${missing[@]+"${missing[@]}"}; do echo "NOT BUILT $line"; done
 [ "$built" -gt 0 ]

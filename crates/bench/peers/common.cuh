@@ -155,6 +155,16 @@ static __global__ void check_slots(DeviceMessages all, const double* slots, unsi
     atomicAdd(counts + 1, compared);
 }
 
+// Words that tell their place and the seed, and a count of those that differ.
+static __global__ void write_words(uint64_t* to, size_t count, unsigned long long seed) {
+    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] = pattern(0, 0, i, seed);
+}
+static __global__ void check_words(const uint64_t* at, size_t count, unsigned long long seed, unsigned long long* wrong) {
+    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+        if (at[i] != pattern(0, 0, i, seed)) atomicAdd(wrong, 1ull);
+    }
+}
+
 // Lets this rank be late.
 static __global__ void idle(long long ns) {
     unsigned long long start, now;
@@ -165,14 +175,14 @@ static __global__ void idle(long long ns) {
     } while (now - start < static_cast<unsigned long long>(ns));
 }
 
-// Copies with all threads of the block, four loads under way in each. Both pointers must be aligned to 8 bytes; 16 is better.
-__device__ inline void block_copy(void* to, const void* from, size_t bytes) {
-    const size_t step = blockDim.x;
+// Copies with so many threads, of which this is number `own`, four loads under way in each. Both pointers must be aligned to 8
+// bytes; 16 is better.
+__device__ inline void copy_by(void* to, const void* from, size_t bytes, size_t own, size_t step) {
     if (((reinterpret_cast<size_t>(to) | reinterpret_cast<size_t>(from)) & 15) == 0) {
         auto* out = static_cast<int4*>(to);
         const auto* in = static_cast<const int4*>(from);
         const size_t count = bytes / 16;
-        size_t i = threadIdx.x;
+        size_t i = own;
         for (; i + 3 * step < count; i += 4 * step) {
             const int4 a = in[i], b = in[i + step], c = in[i + 2 * step], d = in[i + 3 * step];
             out[i] = a;
@@ -187,8 +197,12 @@ __device__ inline void block_copy(void* to, const void* from, size_t bytes) {
     }
     auto* out = static_cast<double*>(to);
     const auto* in = static_cast<const double*>(from);
-    for (size_t i = threadIdx.x; i < bytes / 8; i += step) out[i] = in[i];
+    for (size_t i = own; i < bytes / 8; i += step) out[i] = in[i];
 }
+__device__ inline void block_copy(void* to, const void* from, size_t bytes) { copy_by(to, from, bytes, threadIdx.x, blockDim.x); }
+
+// Words lie 128 bytes apart: neighbours write them at the same time.
+constexpr int word_stride = 16;
 
 // Adds to a word of any GPU; all that the block stored before its last __syncthreads is seen by whoever acquires the sum.
 __device__ inline void release_add(uint64_t* word, uint64_t value) {

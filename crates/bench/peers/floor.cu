@@ -25,15 +25,6 @@ static __global__ void __launch_bounds__(1024) store_blocks(char* to, const char
     if (start < bytes) block_copy(to + start, from + start, min(each, bytes - start));
 }
 
-static __global__ void write_words(uint64_t* to, size_t count, unsigned long long seed) {
-    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] = pattern(0, 0, i, seed);
-}
-static __global__ void check_words(const uint64_t* at, size_t count, unsigned long long seed, unsigned long long* wrong) {
-    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-        if (at[i] != pattern(0, 0, i, seed)) atomicAdd(wrong, 1ull);
-    }
-}
-
 // Memory of this process, and where the other one's is mapped.
 struct Shared {
     char* mine = nullptr;

@@ -110,9 +110,10 @@ struct Options {
             }
         }
         if (o.threads % 32 != 0 || o.threads > 1024) throw std::runtime_error("--threads: whole warps, at most 1024");
-        if (o.ranks == 0) o.ranks = o.mode == "pair" || o.mode == "floor" ? 2 : o.problem.ranks();
-        if (o.mode != "exchange" && o.mode != "share" && o.mode != "pair" && o.mode != "reduce" && o.mode != "floor") {
-            throw std::runtime_error("--mode is exchange, share, pair or reduce");
+        if (o.ranks == 0) o.ranks = o.mode == "pair" || o.mode == "floor" || o.mode == "device" ? 2 : o.problem.ranks();
+        if (o.mode != "exchange" && o.mode != "share" && o.mode != "pair" && o.mode != "reduce" && o.mode != "floor" &&
+            o.mode != "device") {
+            throw std::runtime_error("--mode is exchange, share, pair, device or reduce");
         }
         return o;
     }
@@ -162,6 +163,7 @@ class Exchange {
 
 struct Row {
     std::string peer, row, mode, note;
+    std::string scope;  // the threads that do it together, if that is what is measured
     int ranks = 0;
     double us = NAN, least = NAN, most = NAN;
     double enqueue_us = NAN, cpu_us = NAN;
@@ -206,6 +208,7 @@ class Report {
         line += std::string(",\"verified\":") + (row.verified ? "true" : "false");
         line += ",\"enqueue_us\":" + number(row.enqueue_us) + ",\"cpu_us\":" + number(row.cpu_us);
         line += ",\"launches\":" + (row.launches > 0 ? std::to_string(row.launches) : "null");
+        if (!row.scope.empty()) line += ",\"scope\":\"" + row.scope + "\"";
         for (const auto& [key, value] : row.more) line += ",\"" + key + "\":" + number(value);
         line += ",\"note\":\"" + escaped(row.note) + "\"}";
         std::printf("%s\n", line.c_str());

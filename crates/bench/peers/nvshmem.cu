@@ -3,6 +3,7 @@
 
 #include "nvshmem_pair.cuh"
 #include "nvshmem_reduce.cuh"
+#include "nvshmem_scopes.cuh"
 
 // Host-issued operations on the stream.
 //
@@ -179,6 +180,9 @@ static int peer(Job& job, const Options& options) {
     if (options.mode == "pair") {
         if (job.size != 2) throw std::runtime_error("--mode pair needs two ranks");
         pair_rows(job, options, stream, report);
+    } else if (options.mode == "device") {
+        if (job.size != 2) throw std::runtime_error("--mode device needs two ranks");
+        scope_rows(job, options, stream, report);
     } else if (options.mode == "reduce") {
         reduce_rows(job, options, stream, report);
     } else {

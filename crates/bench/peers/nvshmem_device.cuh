@@ -29,9 +29,6 @@ class Symmetric {
     void* at_;
 };
 
-// Words lie 128 bytes apart: neighbours write them at the same time.
-constexpr int word_stride = 16;
-
 struct FusedArguments {
     const double* source;   // packed, or the block
     const unsigned* list;   // where each value of a message is in the block

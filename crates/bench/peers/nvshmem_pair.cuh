@@ -22,15 +22,6 @@ static __global__ void __launch_bounds__(1024) put_blocks(char* to, const char* 
     nvshmemx_putmem_nbi_block(to + start, from + start, min(each, bytes - start), pe);
 }
 
-static __global__ void write_words(uint64_t* to, size_t count, unsigned long long seed) {
-    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) to[i] = pattern(0, 0, i, seed);
-}
-static __global__ void check_words(const uint64_t* at, size_t count, unsigned long long seed, unsigned long long* wrong) {
-    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-        if (at[i] != pattern(0, 0, i, seed)) atomicAdd(wrong, 1ull);
-    }
-}
-
 class Pair {
   public:
     Pair(Job& job, const Options& options, cudaStream_t stream, Report& report)
