@@ -67,6 +67,6 @@ mod wire;
 pub use config::Config;
 pub use error::BootError;
 pub use launchers::Invitation;
-pub use local::{LocalControl, local};
+pub use local::{LocalControl, local, local_on};
 pub use tcp::TcpControl;
 pub use variables::own_address;

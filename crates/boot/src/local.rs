@@ -78,6 +78,8 @@ struct Decided {
 
 struct LocalJob {
     process: Process,
+    /// The node of each rank.
+    nodes: Vec<usize>,
     table: Mutex<Table>,
     changed: Condvar,
     events: Vec<Events>,
@@ -106,9 +108,21 @@ impl std::fmt::Debug for LocalControl {
 ///
 /// If `size` is 0: a job has at least one rank.
 pub fn local(size: usize) -> Vec<LocalControl> {
+    local_on(&vec![0; size])
+}
+
+/// Like [`local`], for tests of jobs on several nodes: each rank says that it is on the node of its number here. No
+/// handles go from one node to another.
+///
+/// # Panics
+///
+/// If there is no rank.
+pub fn local_on(nodes: &[usize]) -> Vec<LocalControl> {
+    let size = nodes.len();
     assert!(size > 0, "a job has at least one rank");
     let job = Arc::new(LocalJob {
         process: Process::this(),
+        nodes: nodes.to_vec(),
         table: Mutex::new(Table {
             teams: Teams::new(size),
             desks: BTreeMap::from([(TeamId::WORLD, Desk::new(Members::First(size)))]),
@@ -334,7 +348,14 @@ impl LocalControl {
             Ok(Came::Counted(outcome)) => {
                 let (desk, place) = table.desk(team, rank)?;
                 desk.said[place] = said;
-                for Letter { rank: to, packet } in letters {
+                for Letter {
+                    rank: to,
+                    mut packet,
+                } in letters
+                {
+                    if self.node(to) != self.node(rank) {
+                        packet.handles.clear();
+                    }
                     let to = desk.members.place(to).expect("letters were checked");
                     desk.letters[to].push(Letter { rank, packet });
                 }
@@ -385,9 +406,8 @@ impl Control for LocalControl {
         self.job.events.len()
     }
 
-    /// Threads of one process run on one node: always 0.
-    fn node(&self, _rank: usize) -> usize {
-        0
+    fn node(&self, rank: usize) -> usize {
+        self.job.nodes[rank]
     }
 
     fn exchange_in(

@@ -123,6 +123,10 @@ pub struct CollectivesArgs {
     #[arg(long, value_name = "N")]
     pub few: Option<usize>,
 
+    /// Make no difference between nodes (`Choice::by_node`)
+    #[arg(long)]
+    pub flat: bool,
+
     /// Instead of times, what one call sends, as `observe` counts it
     #[arg(long)]
     pub observe: bool,
@@ -224,6 +228,7 @@ impl CollectivesArgs {
             short: self.short.unwrap_or(usual.short),
             piece: self.piece.unwrap_or(usual.piece),
             few: self.few.unwrap_or(usual.few),
+            by_node: !self.flat,
         }
     }
 }

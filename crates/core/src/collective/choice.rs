@@ -42,6 +42,9 @@ pub struct Choice {
     /// logarithm of rounds, as long as these have no more than `8 * short` bytes together in an all-reduce, or `short`
     /// bytes in an all-gather. A scan of more ranks goes from rank to rank. The default is 32.
     pub few: usize,
+    /// Whether data crosses the network once a node, and not once a rank, where several ranks share a node:
+    /// [`World::node`](crate::World::node) says which do. It is so by default.
+    pub by_node: bool,
 }
 
 impl Choice {
@@ -76,6 +79,7 @@ impl Default for Choice {
             short: 64 << 10,
             piece: 256 << 10,
             few: 32,
+            by_node: true,
         }
     }
 }

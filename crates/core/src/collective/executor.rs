@@ -23,6 +23,7 @@ use tidegate_hal::site::CallSite;
 
 use super::algorithms::{Counts, What, schedule};
 use super::choice::Choice;
+use super::nodes::Nodes;
 use super::schedule::{Blocks, Buffer, From, How, Job, Local, Schedule, Sent, Slot, Spot};
 use crate::carry::{Carry, Visitor};
 use crate::element::Element;
@@ -147,7 +148,12 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
                 // Each rank has other numbers, and the two ranks of a pair compare theirs.
                 Counts::Pairs(..) => Err(0),
             },
-            choice: [choice.short, choice.piece, choice.few],
+            choice: [
+                choice.short,
+                choice.piece,
+                choice.few,
+                usize::from(choice.by_node),
+            ],
         };
         if let Err(error) = check(team, name, piece, &what) {
             // The other ranks must hear of it.
@@ -155,6 +161,12 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             let opened = window.open_in(team, stream);
             return Err(opened.expect_err("a refused window is not opened"));
         }
+        let nodes = match choice.by_node {
+            true => Nodes::new(
+                (0..ranks).map(|rank| team.node(rank).expect("it is a rank of the team")),
+            ),
+            false => Nodes::one(ranks),
+        };
         let job = Job {
             rank,
             ranks,
@@ -162,6 +174,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             // One lane is for moves beside.
             peers: (stream.raw().most_lanes().saturating_sub(1) / LANES).clamp(1, PEERS),
             piece,
+            nodes,
         };
         let [apart, in_place] = [false, true].map(|it| schedule(&job, &choice, &what, it));
         let Schedule {

@@ -51,6 +51,7 @@ mod counted;
 mod executor;
 mod gather;
 mod handle;
+mod nodes;
 mod reduce;
 mod reduce_scatter;
 mod scan;

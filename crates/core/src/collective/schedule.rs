@@ -15,6 +15,8 @@
 
 use std::collections::BTreeMap;
 
+use super::nodes::Nodes;
+
 /// A buffer of a call. If the call is in place, its schedule does not mention the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Buffer {
@@ -87,7 +89,7 @@ pub(crate) enum From {
 
 impl From {
     /// So many elements further on.
-    fn plus(self, elements: usize) -> Self {
+    pub(crate) fn plus(self, elements: usize) -> Self {
         match self {
             From::Spot(spot) => From::Spot(spot.plus(elements)),
             From::Slot(slot, first) => From::Slot(slot, first + elements),
@@ -154,7 +156,7 @@ pub(crate) struct Schedule {
 }
 
 /// This rank, and what bounds a stage.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) rank: usize,
     pub(crate) ranks: usize,
@@ -164,6 +166,8 @@ pub(crate) struct Job {
     pub(crate) peers: usize,
     /// The most elements of a slot.
     pub(crate) piece: usize,
+    /// Which ranks share a node.
+    pub(crate) nodes: Nodes,
 }
 
 impl Job {
@@ -179,7 +183,7 @@ impl Job {
 
     /// The other ranks.
     pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let Job { rank, ranks, .. } = *self;
+        let (rank, ranks) = (self.rank, self.ranks);
         (0..ranks).filter(move |other| *other != rank)
     }
 
@@ -316,6 +320,20 @@ impl Schedule {
         let distance = (job.rank + job.ranks - from) % job.ranks;
         let slot = Slot { rank: from, key };
         self.take_at(job.stage(step, distance), slot, to, count);
+    }
+
+    /// Copies a part of what was received in the stage of a step that the ranks' distance determines.
+    pub(crate) fn copy_behind_from(
+        &mut self,
+        job: &Job,
+        step: usize,
+        sender: usize,
+        from: From,
+        to: Spot,
+        count: usize,
+    ) {
+        let distance = (job.rank + job.ranks - sender) % job.ranks;
+        self.copy_behind(job.stage(step, distance), from, to, count);
     }
 
     /// Moves while a stage sends.

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use super::algorithms::{Counts, What, schedule};
 use super::choice::Choice;
+use super::nodes::Nodes;
 use super::schedule::{Buffer, From, How, Job, Local, NUMBER, Schedule, Sent, Slot, Spot, Stage};
 use crate::random::Rng;
 use crate::window::JointKind;
@@ -460,6 +461,24 @@ fn kinds(root: usize) -> [JointKind; 10] {
     ]
 }
 
+/// Nodes of any shape: one, some with ranks that follow each other or not, or one for each rank.
+fn nodes(ranks: usize, random: &mut Rng) -> Nodes {
+    let some = 1 + random.below(ranks);
+    Nodes::new(match random.below(4) {
+        0 => vec![0; ranks],
+        1 => (0..ranks).map(|rank| rank / some).collect(),
+        2 => (0..ranks).map(|_| random.below(some)).collect::<Vec<_>>(),
+        _ => {
+            let mut node = 0;
+            let mut next = |_| {
+                node += usize::from(random.once_in(3));
+                node
+            };
+            (0..ranks).map(&mut next).collect()
+        }
+    })
+}
+
 /// Checks a collective of any kind with random lengths and choices.
 fn check(kind: JointKind, ranks: usize, random: &mut Rng) {
     let case = case(kind, ranks, 40, random);
@@ -468,7 +487,9 @@ fn check(kind: JointKind, ranks: usize, random: &mut Rng) {
         short: random.of(&[0, 20, 1 << 20]),
         piece: random.of(&[1, 24, 1 << 20]),
         few: random.of(&[1, 4, 100]),
+        ..Choice::default()
     };
+    let nodes = nodes(ranks, random);
     let schedules: Vec<_> = (0..ranks)
         .map(|rank| {
             let job = Job {
@@ -478,6 +499,7 @@ fn check(kind: JointKind, ranks: usize, random: &mut Rng) {
                 // Ranks may divide a step into stages differently.
                 peers: random.of(&[1, 2, 3, 32]),
                 piece: choice.piece(ranks, size),
+                nodes: nodes.clone(),
             };
             let made = schedule(&job, &choice, &case.what[rank], case.in_place);
             check_lanes(&made);
@@ -493,7 +515,8 @@ fn check(kind: JointKind, ranks: usize, random: &mut Rng) {
     let calls = if case.in_place { 1 } else { 3 };
     let after = simulate(&schedules, (0..ranks).map(buffers).collect(), calls, random);
     for (rank, after) in after.iter().enumerate() {
-        let of = format!("{:?}, {choice:?}, rank {rank} of {ranks}", case.what[rank]);
+        let what = &case.what[rank];
+        let of = format!("{what:?}, {choice:?}, rank {rank} of {ranks}, {nodes:?}");
         assert_eq!(after[&Buffer::Output], case.expected[rank], "{of}");
     }
 }
@@ -517,6 +540,7 @@ fn check_counted(ranks: usize, random: &mut Rng) {
                 size: 1,
                 peers: random.of(&[1, 2, 3, 32]),
                 piece: 1,
+                nodes: Nodes::one(ranks),
             };
             let made = schedule(&job, &Choice::default(), &what, false);
             check_lanes(&made);
@@ -585,25 +609,113 @@ fn many_ranks_exchange_in_turns() {
     }
 }
 
-/// How many elements all ranks send in a call, and in how many stages.
-fn sent(kind: JointKind, ranks: usize, count: usize, choice: Choice) -> (usize, usize) {
-    let each = (0..ranks).map(|rank| {
+/// What all ranks send in a call.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sums {
+    elements: usize,
+    /// Between nodes: elements and messages.
+    far: usize,
+    messages: usize,
+    /// The most stages of a rank.
+    stages: usize,
+}
+
+fn sent_between(
+    kind: JointKind,
+    nodes: &Nodes,
+    ranks: usize,
+    count: usize,
+    choice: Choice,
+) -> Sums {
+    let mut sums = Sums::default();
+    for rank in 0..ranks {
         let job = Job {
             rank,
             ranks,
             size: 8,
             peers: 32,
             piece: choice.piece(ranks, 8),
+            nodes: nodes.clone(),
         };
         let counts = Counts::Equal(count);
         let made = schedule(&job, &choice, &What { kind, counts }, true);
-        let sends = made.stages.iter().flat_map(|stage| &stage.sends);
-        (
-            sends.map(|send| send.count).sum::<usize>(),
-            made.stages.len(),
-        )
-    });
-    each.fold((0, 0), |all, one| (all.0 + one.0, all.1.max(one.1)))
+        sums.stages = made.stages.len().max(sums.stages);
+        for send in made.stages.iter().flat_map(|stage| &stage.sends) {
+            sums.elements += send.count;
+            if nodes.of(send.to.rank) != nodes.of(rank) {
+                sums.far += send.count;
+                sums.messages += 1;
+            }
+        }
+    }
+    sums
+}
+
+/// The elements that all ranks of a node send in a call, and the most stages.
+fn sent(kind: JointKind, ranks: usize, count: usize, choice: Choice) -> (usize, usize) {
+    let sums = sent_between(kind, &Nodes::one(ranks), ranks, count, choice);
+    (sums.elements, sums.stages)
+}
+
+/// Each datum crosses the network once for each node that needs it.
+#[test]
+fn between_nodes_data_goes_once_a_node() {
+    let (short, long) = (4, 1 << 20);
+    for (nodes, each) in [(2, 4), (4, 2), (3, 5)] {
+        let ranks = nodes * each;
+        let in_order = Nodes::new((0..ranks).map(|rank| rank / each));
+        let dealt = Nodes::new((0..ranks).map(|rank| rank % nodes));
+        for shape in [&in_order, &dealt] {
+            let sent = |kind, count| sent_between(kind, shape, ranks, count, Choice::default());
+            for count in [short, long] {
+                let far = |kind| sent(kind, count).far;
+                assert_eq!(far(JointKind::Broadcast { root: 1 }), (nodes - 1) * count);
+                assert_eq!(far(JointKind::AllGather), (nodes - 1) * ranks * count);
+                for kind in [
+                    JointKind::Gather { root: 1 },
+                    JointKind::Scatter { root: 1 },
+                ] {
+                    assert_eq!(far(kind), (ranks - each) * count);
+                }
+            }
+            // A short message goes once a node, too.
+            for kind in [
+                JointKind::Broadcast { root: 1 },
+                JointKind::Gather { root: 1 },
+                JointKind::Scatter { root: 1 },
+                JointKind::Reduce { root: 1 },
+            ] {
+                assert_eq!(sent(kind, short).messages, nodes - 1);
+            }
+            assert_eq!(
+                sent(JointKind::AllGather, short).messages,
+                ranks * (nodes - 1)
+            );
+            // Of a short all-reduce, all nodes get all vectors.
+            let sums = sent(JointKind::AllReduce, 1);
+            assert_eq!(
+                (sums.far, sums.messages),
+                (ranks * (nodes - 1), ranks * (nodes - 1))
+            );
+        }
+        // Sums go from node to node, in the order of the ranks, and back.
+        let far = |kind| sent_between(kind, &in_order, ranks, long, Choice::default()).far;
+        assert_eq!(far(JointKind::AllReduce), 2 * (nodes - 1) * long);
+        let last = ranks - 1;
+        assert_eq!(far(JointKind::Reduce { root: last }), (nodes - 1) * long);
+        assert_eq!(far(JointKind::Reduce { root: 0 }), nodes * long);
+        let blocks = (nodes - 1) * ranks * long;
+        assert_eq!(
+            far(JointKind::ReduceScatter),
+            blocks + (ranks - each) * long
+        );
+        // Where the order of the ranks goes to and fro between nodes, only the sums go once a node.
+        let far = |kind| sent_between(kind, &dealt, ranks, long, Choice::default()).far;
+        assert_eq!(
+            far(JointKind::AllReduce),
+            (ranks - each) * long + (nodes - 1) * long
+        );
+    }
 }
 
 #[test]

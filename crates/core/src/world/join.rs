@@ -172,7 +172,24 @@ impl<D: Device> World<D> {
         options: impl Fn(usize) -> WorldOptions + Sync,
         program: impl Fn(World<D>) -> R + Sync,
     ) -> Vec<R> {
-        let controls = tidegate_boot::local(n);
+        Self::local_from(tidegate_boot::local(n), options, program)
+    }
+
+    /// Like [`World::local_with`], as if each rank were on the node of its number here.
+    #[cfg(test)]
+    pub(crate) fn local_on<R: Send>(
+        nodes: &[usize],
+        options: impl Fn(usize) -> WorldOptions + Sync,
+        program: impl Fn(World<D>) -> R + Sync,
+    ) -> Vec<R> {
+        Self::local_from(tidegate_boot::local_on(nodes), options, program)
+    }
+
+    fn local_from<R: Send>(
+        controls: Vec<tidegate_boot::LocalControl>,
+        options: impl Fn(usize) -> WorldOptions + Sync,
+        program: impl Fn(World<D>) -> R + Sync,
+    ) -> Vec<R> {
         std::thread::scope(|scope| {
             let ranks: Vec<_> = controls
                 .into_iter()

@@ -89,6 +89,7 @@ impl State {
                 let Some(to) = self.place(region, offset, bytes.len()) else {
                     return bad();
                 };
+                self.carried += bytes.len() as u64;
                 // SAFETY: `Wire::post` promises that this write is ordered with what others do there; registered memory
                 // is kept.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
@@ -102,6 +103,7 @@ impl State {
                 let Some(to) = self.place(region, offset, bytes) else {
                     return bad();
                 };
+                self.carried += bytes as u64;
                 // SAFETY: `Wire::post` promises both sides live, and this write ordered with what others do; registered
                 // memory is kept.
                 unsafe {

@@ -64,6 +64,7 @@ impl Net {
             ends: Vec::new(),
             regions: HashMap::new(),
             next_region: 1,
+            carried: 0,
         })))
     }
 
@@ -107,6 +108,11 @@ impl Net {
         let state = lock(&self.0);
         let ends = state.of(rank);
         ends.map(|end| state.ends[end].taken).collect()
+    }
+
+    /// How many bytes have been written to the memory of ranks.
+    pub fn carried(&self) -> u64 {
+        lock(&self.0).carried
     }
 
     /// How many regions all ranks have registered.

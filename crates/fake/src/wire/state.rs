@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) ends: Vec<Endpoint>,
     pub(super) regions: HashMap<u64, Region>,
     pub(super) next_region: u64,
+    /// The bytes of writes.
+    pub(super) carried: u64,
 }
 
 /// The state of an endpoint.

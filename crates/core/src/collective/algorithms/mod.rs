@@ -12,6 +12,9 @@
 //! | counted all-to-all | rows go directly to their rank, beside their number | the same |
 //! | scan | each rank sends to all higher ranks, which reduce | from rank to rank |
 //!
+//! Between nodes, data goes once a node ([`levels`]): then a short reduce gathers, a short all-reduce gathers on all ranks,
+//! and long reductions go from node to node.
+//!
 //! Long data goes in pieces, one in each stage. Algorithms of two phases overlap them: while piece i is in the first
 //! phase, piece i - 1 is in the second.
 //!
@@ -21,10 +24,12 @@
 
 mod counted;
 mod direct;
+mod levels;
 mod reduce;
 mod scan;
 mod tree;
 
+use self::levels::Goal;
 use super::choice::Choice;
 use super::schedule::{Blocks, Buffer, Job, Schedule};
 use crate::window::JointKind;
@@ -80,24 +85,47 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
         false => Buffer::Input,
     };
     let counts = &what.counts;
+    let nodes = &job.nodes;
     // Each rank sends to all others, and what each of them gets takes its time, too: measured, the bound falls with the
     // square.
-    let others = job.ranks - 1;
+    let others = nodes.peers();
     let is_short = |elements: usize| {
         let bytes = elements.saturating_mul(job.size);
         bytes.saturating_mul(others * others) <= choice.short
     };
-    let is_crowd = job.ranks > choice.few;
+    let is_crowd = others >= choice.few;
+    // Whether the blocks of each node are so short that one message for all of them is faster than one for each.
+    let is_bundled = |blocks: &Blocks| {
+        let longest = levels::longest_bundle(nodes, blocks);
+        nodes.are_layered()
+            && longest <= job.piece
+            && longest.saturating_mul(job.size) <= choice.short
+    };
+    // Whether a reduction in the order of the ranks can go from node to node.
+    let by_node = nodes.are_layered() && nodes.are_in_order();
     let made = match what.kind {
         JointKind::Broadcast { root } => {
             let count = counts.vector();
             match job.ranks < 3 || is_short(count) {
                 true => tree::broadcast(job, root, count),
-                false => direct::deal(job, root, count),
+                false => levels::deal(job, root, count),
             }
         }
-        JointKind::Gather { root } => direct::gather(job, root, &counts.blocks(job.ranks)),
-        JointKind::Scatter { root } => direct::scatter(job, root, &counts.blocks(job.ranks)),
+        JointKind::Gather { root } => {
+            let blocks = counts.blocks(job.ranks);
+            let place = |rank: usize| direct::OUTPUT.plus(blocks.first(rank));
+            match is_bundled(&blocks) {
+                true => levels::gather(job, root, &blocks, direct::INPUT, place).0,
+                false => direct::gather(job, root, &blocks),
+            }
+        }
+        JointKind::Scatter { root } => {
+            let blocks = counts.blocks(job.ranks);
+            match is_bundled(&blocks) {
+                true => levels::scatter(job, root, &blocks),
+                false => direct::scatter(job, root, &blocks),
+            }
+        }
         JointKind::AllGather => {
             let blocks = counts.blocks(job.ranks);
             match counts {
@@ -106,7 +134,7 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
                 {
                     tree::all_gather(job, input, *count)
                 }
-                _ => direct::all_gather(job, input, &blocks),
+                _ => levels::all_gather(job, input, &blocks),
             }
         }
         JointKind::AllToAll => {
@@ -115,10 +143,20 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
         }
         JointKind::Counted { row } => counted::all_to_all(job, row, counts.vector()),
         // Of two ranks, one sends its whole vector in any case.
-        JointKind::Reduce { root } => match job.ranks < 3 || is_short(counts.vector()) {
-            true => reduce::to_root(job, root, counts.vector()),
-            false => reduce::chunks_to_root(job, root, counts.vector()),
-        },
+        JointKind::Reduce { root } => {
+            let count = counts.vector();
+            if job.ranks < 3 || is_short(count) {
+                match is_bundled(&Blocks::equal(job.ranks, count)) {
+                    true => levels::gather_and_reduce(job, root, count),
+                    false => reduce::to_root(job, root, count),
+                }
+            } else if by_node {
+                let chunks = Blocks::split(nodes.longest(), count);
+                levels::along_nodes(job, Buffer::Output, &chunks, Goal::Rank(root))
+            } else {
+                reduce::chunks_to_root(job, root, count)
+            }
+        }
         JointKind::AllReduce => {
             let count = counts.vector();
             // In a crowd, a rank would have a slot for each of the others. What it gathers in place of that is bounded.
@@ -126,12 +164,27 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
             if is_crowd && gathered <= choice.short.saturating_mul(8) {
                 tree::all_reduce(job, input, count)
             } else if !is_crowd && is_short(count) {
-                reduce::everywhere(job, input, count)
+                match nodes.are_layered() {
+                    true => levels::share_and_reduce(job, input, count),
+                    false => reduce::everywhere(job, input, count),
+                }
+            } else if by_node {
+                let chunks = Blocks::split(nodes.longest(), count);
+                levels::along_nodes(job, input, &chunks, Goal::All)
             } else {
                 reduce::chunks_to_all(job, input, count)
             }
         }
-        JointKind::ReduceScatter => reduce::scatter(job, counts.vector()),
+        JointKind::ReduceScatter => {
+            let count = counts.vector();
+            match by_node && !is_short(count.saturating_mul(job.ranks)) {
+                true => {
+                    let blocks = Blocks::equal(job.ranks, count);
+                    levels::along_nodes(job, Buffer::Input, &blocks, Goal::Each)
+                }
+                false => reduce::scatter(job, count),
+            }
+        }
         JointKind::Scan { exclusive } => match !is_crowd && is_short(counts.vector()) {
             true => scan::direct(job, input, exclusive, counts.vector()),
             false => scan::chain(job, input, exclusive, counts.vector()),

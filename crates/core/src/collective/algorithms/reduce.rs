@@ -1,19 +1,8 @@
 //! Reductions, always in the order of the ranks.
 
 use super::super::schedule::{Blocks, Buffer, From, Job, Schedule, Spot};
-
-const INPUT: Spot = Spot {
-    buffer: Buffer::Input,
-    first: 0,
-};
-const OUTPUT: Spot = Spot {
-    buffer: Buffer::Output,
-    first: 0,
-};
-const SCRATCH: Spot = Spot {
-    buffer: Buffer::Scratch,
-    first: 0,
-};
+use super::direct::{INPUT, OUTPUT, SCRATCH};
+use super::levels::{Part, share};
 
 impl Schedule {
     /// At the end of a step, reduces what the other ranks have sent and the `own` part of this rank to `to`. If the own
@@ -120,23 +109,21 @@ pub(super) fn chunks_to_all(job: &Job, input: Buffer, count: usize) -> Schedule 
     let mut made = Schedule::default();
     let chunks = Blocks::split(job.ranks, count);
     let steps = job.pieces_of(chunks.longest());
-    for step in 0..=steps {
+    for step in 0..steps {
         let to = |own: Spot| OUTPUT.plus(own.first);
         chunk(&mut made, job, step, (Spot::new(input, 0), &chunks), to);
-        let Some(before) = step.checked_sub(1) else {
-            continue;
-        };
-        let piece = |rank: usize| {
-            let (first, count) = job.piece_of(chunks.count(rank), before);
-            (OUTPUT.plus(chunks.first(rank) + first), count)
-        };
-        let (from, mine) = piece(job.rank);
-        for other in job.others() {
-            made.send(job, step, (other, 1), from, mine);
-            let (to, count) = piece(other);
-            made.take(job, step, (other, 1), to, count);
-        }
     }
+    let part = Part {
+        step: 1,
+        pieces: steps,
+        key: 1,
+    };
+    let piece = |rank: usize, number| {
+        let (first, count) = job.piece_of(chunks.count(rank), number);
+        (OUTPUT.plus(chunks.first(rank) + first), count)
+    };
+    let own = |number| piece(job.rank, number).0;
+    share(&mut made, job, job.nodes.groups(), &part, own, piece);
     made
 }
 

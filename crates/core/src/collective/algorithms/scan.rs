@@ -1,16 +1,7 @@
 //! Scans: each rank gets the reduction of the vectors of the ranks before it.
 
 use super::super::schedule::{Buffer, From, Job, Schedule, Spot};
-use super::direct::only;
-
-const OUTPUT: Spot = Spot {
-    buffer: Buffer::Output,
-    first: 0,
-};
-const SCRATCH: Spot = Spot {
-    buffer: Buffer::Scratch,
-    first: 0,
-};
+use super::direct::{OUTPUT, SCRATCH, only};
 
 /// Each rank sends its vector to all higher ranks, and reduces those of the lower ones.
 pub(super) fn direct(job: &Job, input: Buffer, exclusive: bool, count: usize) -> Schedule {

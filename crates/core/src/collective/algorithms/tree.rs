@@ -1,16 +1,8 @@
 //! Algorithms that take a logarithm of rounds.
 
 use super::super::schedule::{Buffer, From, Job, Schedule, Spot};
-use super::direct::only;
-
-const OUTPUT: Spot = Spot {
-    buffer: Buffer::Output,
-    first: 0,
-};
-const SCRATCH: Spot = Spot {
-    buffer: Buffer::Scratch,
-    first: 0,
-};
+use super::direct::{OUTPUT, SCRATCH, only};
+use super::levels;
 
 /// How many subtrees a rank divides its ranks into at each level, its own included. With at most so many ranks, the root
 /// sends to all of them.
@@ -19,18 +11,16 @@ const FAN: usize = 8;
 /// A broadcast. Each rank gets every piece from its parent, and then sends it to its children while it gets the next.
 pub(super) fn broadcast(job: &Job, root: usize, count: usize) -> Schedule {
     let mut made = Schedule::default();
-    let place = (job.rank + job.ranks - root) % job.ranks;
-    let rank_at = |place: usize| (place + root) % job.ranks;
-    let (parent, children) = family(place, job.ranks, FAN);
+    let (parent, children) = levels::family(job, root, |place, ranks| family(place, ranks, FAN));
     let turns = children.len().div_ceil(job.peers).max(1);
     for (step, (first, count)) in job.pieces(count).enumerate() {
         let mut stage = step * turns;
         if let Some(parent) = parent {
-            made.take_at(stage, only(rank_at(parent)), OUTPUT.plus(first), count);
+            made.take_at(stage, only(parent), OUTPUT.plus(first), count);
             stage += turns;
         }
         for (number, child) in children.iter().enumerate() {
-            let (stage, to) = (stage + number / job.peers, only(rank_at(*child)));
+            let (stage, to) = (stage + number / job.peers, only(*child));
             made.send_at(stage, to, OUTPUT.plus(first), count);
         }
     }
