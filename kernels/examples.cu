@@ -65,6 +65,65 @@ extern "C" __global__ void sweep(const double *from, u64 len, double *to, u64 ro
     }
 }
 
+// --- jacobi ---
+
+// A side of the block with a neighbour: the first of the outermost unknowns and the first ghost beyond them, how many
+// there are of each, and the distance from each to the next. Side k belongs to slot k, each way.
+struct Side {
+    u64 edge, ghosts, count, stride;
+};
+
+// The place of a cell in a row of cells, or `count` if it is not in it.
+__device__ u64 place_in(u64 first, u64 count, u64 stride, u64 at) {
+    u64 place = (at - first) / stride;
+    return at >= first && (at - first) % stride == 0 && place < count ? place : count;
+}
+
+// The value of a cell: of a ghost, what the neighbour has put.
+__device__ double cell(const Slot *slots, u64 count, const Side *sides, u64 number, const double *u, u64 at) {
+    for (u64 k = 0; k < number && k < count; k++) {
+        u64 place = place_in(sides[k].ghosts, sides[k].count, sides[k].stride, at);
+        if (place < sides[k].count && place < slots[k].len) return current<double>(slots[k])[place];
+    }
+    return u[at];
+}
+
+// Puts an unknown to all neighbours that need it.
+__device__ void send(const tidegate::OutSlots<double> &out, const Side *sides, u64 number, u64 at, double value) {
+    for (u64 k = 0; k < number; k++) {
+        u64 place = place_in(sides[k].edge, sides[k].count, sides[k].stride, at);
+        if (place < sides[k].count) out.put_value(tidegate::Out<double>{(unsigned)k}, place, value);
+    }
+}
+
+// Puts the outermost unknowns.
+extern "C" __global__ void send_edges(const double *u, u64 len, u64 width, u64 height, const Side *sides, u64 number, tidegate::OutSlots<double> out) {
+    for (EACH(i, width * height)) {
+        u64 at = (i / width + 1) * (width + 2) + i % width + 1;
+        if (at < len) send(out, sides, number, at, u[at]);
+    }
+}
+
+// Sets each unknown of `to` to the average of its neighbours in `from`, and puts the outermost ones at once. So there is
+// one kernel for a sweep, which sends its own halo.
+extern "C" __global__ void sweep_and_send(const Slot *slots, u64 count, const double *from, u64 len, double *to, u64 room, u64 width, u64 height,
+                                          const Side *sides, u64 number, tidegate::OutSlots<double> out) {
+    u64 row = width + 2;
+    if (row * (height + 2) > len || len > room) return;
+    for (EACH(i, width * height)) {
+        u64 x = i % width + 1, y = i / width + 1, at = y * row + x;
+        if (x > 1 && x < width && y > 1 && y < height) {
+            to[at] = (from[at - 1] + from[at + 1] + from[at - row] + from[at + row]) / 4;
+            continue;
+        }
+        double west = cell(slots, count, sides, number, from, at - 1), east = cell(slots, count, sides, number, from, at + 1);
+        double south = cell(slots, count, sides, number, from, at - row), north = cell(slots, count, sides, number, from, at + row);
+        double average = (west + east + south + north) / 4;
+        to[at] = average;
+        send(out, sides, number, at, average);
+    }
+}
+
 // --- pipeline ---
 
 // x[i] = value

@@ -66,6 +66,34 @@ extern "C" __global__ void copy_slot(const Slot *slots, u64 count, u64 which, u6
     for (EACH(i, end)) to[i] = x[i];
 }
 
+// Puts `number * scale + i` to the elements `i` of a slot, each by its own thread. The number is in `state[0]`.
+extern "C" __global__ void put_values(tidegate::OutSlots<u64> out, tidegate::Out<u64> to, const u64 *state, u64 states, u64 scale) {
+    if (!states) return;
+    u64 number = state[0];
+    for (EACH(i, out.len_of(to))) out.put_value(to, i, number * scale + i);
+}
+
+// Puts all elements to a slot, from its element `first` on, by a thread (0), a warp (1), a block (2) or the grid (3).
+extern "C" __global__ void put_by_team(tidegate::OutSlots<u64> out, tidegate::Out<u64> to, const u64 *x, u64 len, u64 first, u32 team) {
+    if (team == 3) out.put(tidegate::Grid(), to, first, x, len);
+    else if (team == 2 && blockIdx.x == 0) out.put(tidegate::Block(), to, first, x, len);
+    else if (team == 1 && blockIdx.x == 0 && threadIdx.x < WARP) out.put(tidegate::Warp(), to, first, x, len);
+    else if (team == 0 && blockIdx.x == 0 && threadIdx.x == 0) out.put(tidegate::Thread(), to, first, x, len);
+}
+// The same with bytes of `x`, from `from` on, by the grid.
+extern "C" __global__ void put_bytes(tidegate::OutSlots<u8> out, tidegate::Out<u8> to, const u8 *x, u64 len, u64 from, u64 count, u64 first) {
+    if (from <= len && count <= len - from) out.put(tidegate::Grid(), to, first, x + from, count);
+}
+// Puts all elements to a slot, and completes its target.
+extern "C" __global__ void put_last(tidegate::LastSlots<u64> out, tidegate::Out<u64> to, const u64 *x, u64 len) {
+    out.put(tidegate::Grid(), to, 0, x, len);
+    out.complete();
+}
+// Completes the target in the first `blocks` blocks, for `said` blocks. A kernel that keeps its contract says as many.
+extern "C" __global__ void complete_by(tidegate::LastSlots<u64> out, u32 blocks, u32 said) {
+    if (blockIdx.x < blocks) out.complete(said);
+}
+
 // Writes to an address that is not mapped, as a kernel that breaks its contract does. For tests.
 extern "C" __global__ void trespass(u64 *x, u64 len) {
     *(volatile u64 *)8 = len;

@@ -1,6 +1,6 @@
-// For device code of programs that use tidegate: the types that a kernel gets for the parameters of `kernel!`. Include
-// this file, or copy it: it needs no other header. The docs of `tidegate::kernel::Parameter` promise the layout of
-// `Slot`.
+// For device code of programs that use tidegate: the types that a kernel gets for the parameters of `kernel!`, and the
+// puts of a kernel that fills an open epoch. Include this file. It includes `machine.cuh` of the same folder, and no
+// other header. The docs of `tidegate::kernel::Parameter` promise the layout of `Slot`.
 //
 // # Model
 //
@@ -12,9 +12,13 @@
 // | `inbox: Slots<f64>`            | `const tidegate::Slot *slots, unsigned long long count`    |
 // | `from: In<f64>`                | `unsigned from`: the slot is `slots[from]`, in the table   |
 // |                                | before it (or behind it, where none stands before)         |
+// | `out: OutSlots<f64>`           | `tidegate::OutSlots<double> out`                           |
+// | `out: LastSlots<f64>`          | `tidegate::LastSlots<double> out`                          |
+// | `to: Out<f64>`                 | `tidegate::Out<double> to`                                 |
 // | `by: f64`, `Plain<T>`          | `double by`, a struct of the same layout                   |
 //
-// A kernel is `extern "C" __global__`. `nvcc -ptx -arch=compute_80 kernels.cu` makes the PTX that `Module::load` takes.
+// A kernel is `extern "C" __global__`. `nvcc -ptx -arch=compute_80 -I FOLDER kernels.cu` makes the PTX that
+// `Module::load` takes, where FOLDER has this file.
 //
 //     #include "tidegate.cuh"
 //
@@ -28,9 +32,45 @@
 //       sums[k] = sum;
 //     }
 //
+// # Kernels that put
+//
+// `Outbox::open` and `Opened::complete` enclose the kernels of an epoch. Such a kernel stores straight into the slots of
+// its targets:
+//
+//     // Adds 1 to each number, puts all of them to a neighbour, and lets it go on.
+//     extern "C" __global__ void step(double *x, unsigned long long len, tidegate::LastSlots<double> out, tidegate::Out<double> to) {
+//       for (unsigned long long i = tidegate::Grid().rank(); i < len; i += tidegate::Grid().size()) {
+//         x[i] += 1;
+//         out.put_value(to, i, x[i]);
+//       }
+//       out.complete();
+//     }
+//
+// A *team* puts together: `Thread`, `Warp`, `Block` or `Grid`. `out.put(tidegate::Block(), to, first, x, count)` puts
+// `count` elements at `x` to the elements from `first` on. With `OutSlots` a kernel cannot complete a target, and with
+// `LastSlots` it can put to that target alone.
+//
+// # The contract of a kernel that puts
+//
+// The binding of the kernel (`unsafe` in Rust) promises these points, for every grid and all arguments. A point with a
+// star is checked if TIDEGATE_CHECKS is defined before this file is included.
+//
+// 1. `OutSlots` and `LastSlots` are used by the functions of this file only.
+// 2. All threads of a team call a put of the team together, with the same arguments. *(blocks)
+// 3. The elements at `x` are in memory that the kernel may read, aligned for their type*. If other threads have written
+//    them, a barrier of the team comes before the put.
+// 4. No thread writes the elements at `x` before the put's threads have come to their next barrier.
+// 5. If two threads put to one element in one epoch, its value is one of the two.
+// 6. Every thread of a block that completes a target calls `complete` exactly once*, and puts to that target before.
+//    `complete()` is called by all blocks of the grid, `complete(n)` by exactly n blocks.
+// 7. The kernel waits for no other rank, and for no block that may not have begun.
+//
 // # Failure
 //
-// No error is reported. A kernel keeps to the lengths that it is given.
+// A kernel keeps to the lengths of slices that it is given: nothing checks that. But each put checks its slot. A put
+// that does not fit, that goes to a slot which does not exist or to a target that is complete, stores nothing, and
+// records a fault. Then `Opened::complete` makes the stream fail by name, and the targets with it. If a target has never
+// posted, the stream has failed at `open`: kernels run nevertheless, but their puts store nothing.
 
 #ifndef TIDEGATE_CUH
 #define TIDEGATE_CUH
@@ -63,5 +103,9 @@ template <class T> TIDEGATE_DEVICE const T *current(const Slot &slot) {
 }
 
 }  // namespace tidegate
+
+#if defined(__CUDACC__) || defined(__HIP__) || defined(TIDEGATE_EMULATED)
+#include "tidegate_put.cuh"
+#endif
 
 #endif  // TIDEGATE_CUH

@@ -60,20 +60,28 @@
 #if !defined(__HIPCC_RTC__)
 namespace machine {
 // The launch's sizes are behind the arguments: three numbers of blocks, and three of threads of a block.
-DEV u32 blocks() { return ((__attribute__((address_space(4))) const u32 *)__builtin_amdgcn_implicitarg_ptr())[0]; }
-DEV u32 threads() { return ((__attribute__((address_space(4))) const u16 *)__builtin_amdgcn_implicitarg_ptr())[6]; }
+DEV u32 blocks(int k) { return ((__attribute__((address_space(4))) const u32 *)__builtin_amdgcn_implicitarg_ptr())[k]; }
+DEV u32 threads(int k) { return ((__attribute__((address_space(4))) const u16 *)__builtin_amdgcn_implicitarg_ptr())[6 + k]; }
 
 struct ThreadIndex {
     struct { DEV operator u32() const { return __builtin_amdgcn_workitem_id_x(); } } x;
+    struct { DEV operator u32() const { return __builtin_amdgcn_workitem_id_y(); } } y;
+    struct { DEV operator u32() const { return __builtin_amdgcn_workitem_id_z(); } } z;
 };
 struct BlockIndex {
     struct { DEV operator u32() const { return __builtin_amdgcn_workgroup_id_x(); } } x;
+    struct { DEV operator u32() const { return __builtin_amdgcn_workgroup_id_y(); } } y;
+    struct { DEV operator u32() const { return __builtin_amdgcn_workgroup_id_z(); } } z;
 };
 struct BlockSize {
-    struct { DEV operator u32() const { return threads(); } } x;
+    struct { DEV operator u32() const { return threads(0); } } x;
+    struct { DEV operator u32() const { return threads(1); } } y;
+    struct { DEV operator u32() const { return threads(2); } } z;
 };
 struct GridSize {
-    struct { DEV operator u32() const { return blocks(); } } x;
+    struct { DEV operator u32() const { return blocks(0); } } x;
+    struct { DEV operator u32() const { return blocks(1); } } y;
+    struct { DEV operator u32() const { return blocks(2); } } z;
 };
 
 template <typename To, typename From>
@@ -238,9 +246,22 @@ DEV u32 count_to(u64 at, u32 last) {
     SAYS("device");
     return __builtin_amdgcn_atomic_inc32(machine::global<u32>(at), last, __ATOMIC_RELAXED, "agent");
 }
+// (Of 64 bits, the compiler would count for the whole wave, and do so between the remarks.)
+DEV u32 arrive(u64 at, u32 last) {
+    machine::release_device();
+    SAYS("releases device");
+    u32 old = __builtin_amdgcn_atomic_inc32(machine::global<u32>(at), last, __ATOMIC_ACQUIRE, "agent");
+    SAYS("acquired device");
+    return old;
+}
 DEV u32 count_down(u32 *at) {
     auto shared = (__attribute__((address_space(3))) u32 *)at;
     return __hip_atomic_fetch_add(shared, -1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+}
+// If all threads added to one word, the compiler would add once for all of them, in another block of the assembly.
+DEV u64 of_thread(u64 at) {
+    asm volatile("" : "+v"(at));
+    return at;
 }
 DEV u32 swap32(u64 at, u32 compare, u32 value) { return machine::swap(at, compare, value); }
 DEV u64 swap64(u64 at, u64 compare, u64 value) { return machine::swap(at, compare, value); }

@@ -91,12 +91,20 @@ DEV u32 count_to(u64 at, u32 last) {
     asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(last) : "memory");
     return old;
 }
+// The same, but each count also releases and acquires, within this GPU.
+DEV u32 arrive(u64 at, u32 last) {
+    u32 old;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(last) : "memory");
+    return old;
+}
 // Subtracts 1 from a number that the block shares. Returns the old number.
 DEV u32 count_down(u32 *at) {
     u32 old;
     asm volatile("atom.relaxed.cta.shared::cta.add.u32 %0, [%1], -1;" : "=r"(old) : "r"((u32)__cvta_generic_to_shared(at)) : "memory");
     return old;
 }
+// An address of which the compiler does not know that all threads have the same one.
+DEV u64 of_thread(u64 at) { return at; }
 DEV u32 swap32(u64 at, u32 compare, u32 value) {
     u32 old;
     asm volatile("atom.relaxed.sys.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(at), "r"(compare), "r"(value) : "memory");

@@ -8,6 +8,7 @@ mod device;
 mod ends;
 pub(crate) mod epochs;
 mod failure;
+mod fill;
 mod follow;
 mod forked;
 mod lanes;

@@ -92,25 +92,44 @@ pub enum OfSlots {
     Table(u64),
     /// The argument is a handle. It has the window and the number of a slot in that window's table.
     Handle(u64, u32),
+    /// The same for outbound slots.
+    OutTable(u64),
+    OutHandle(u64, u32),
+}
+
+impl OfSlots {
+    /// Of one kind of slots only: those that origins fill, or those of targets.
+    fn of_kind(self, out: bool) -> Self {
+        match self {
+            OfSlots::OutTable(window) if out => OfSlots::Table(window),
+            OfSlots::OutHandle(window, slot) if out => OfSlots::Handle(window, slot),
+            OfSlots::Table(_) | OfSlots::Handle(..) if !out => self,
+            _ => OfSlots::Nothing,
+        }
+    }
 }
 
 /// Checks that each handle belongs to the table before it among the arguments (or to the first one behind it if none is
 /// before). Device code uses the handle's number as an index into that table.
 pub(crate) fn check_handles(arguments: &[OfSlots]) -> Result<()> {
-    let tables = |of: &OfSlots| match of {
-        OfSlots::Table(window) => Some(*window),
+    check_kind(arguments, false)?;
+    check_kind(arguments, true)
+}
+
+fn check_kind(arguments: &[OfSlots], out: bool) -> Result<()> {
+    let arguments = || arguments.iter().map(|argument| argument.of_kind(out));
+    let tables = |of: OfSlots| match of {
+        OfSlots::Table(window) => Some(window),
         _ => None,
     };
-    let mut table = arguments.iter().find_map(tables);
-    for argument in arguments {
-        match *argument {
-            OfSlots::Nothing => {}
+    let mut table = arguments().find_map(tables);
+    for argument in arguments() {
+        match argument {
             OfSlots::Table(window) => table = Some(window),
-            OfSlots::Handle(window, slot) => {
-                if table.is_some_and(|table| table != window) {
-                    return Err(KernelError::ForeignSlot { slot }.into());
-                }
+            OfSlots::Handle(window, slot) if table.is_some_and(|table| table != window) => {
+                return Err(KernelError::ForeignSlot { slot }.into());
             }
+            _ => {}
         }
     }
     Ok(())

@@ -191,6 +191,13 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         0
     }
 
+    /// Whether kernels can access memory at this address by themselves. An address of a [bus](crate::far) stands for
+    /// memory that only batches reach.
+    fn reaches(&self, memory: Ptr) -> bool {
+        let _ = memory;
+        true
+    }
+
     /// Whether all ranks of the job must allocate memory for peers together, so that some of them cannot do it alone.
     fn allocates_together(&self) -> bool {
         false
@@ -325,13 +332,6 @@ pub unsafe trait ClosureDevice: HostAccess {
     where
         N: 'static,
         K: Fn() + Send + 'static;
-
-    /// Whether kernels can access memory at this address by themselves. An address of a [bus](crate::far) stands for
-    /// memory that only batches reach.
-    fn reaches(&self, memory: Ptr) -> bool {
-        let _ = memory;
-        true
-    }
 }
 
 /// A device whose kernels are functions of modules: code for the device, loaded at run time.

@@ -10,9 +10,6 @@ use tidegate_ffi::hip::{Compiler, CompilerError};
 use tidegate_hal::code::SourceText;
 use tidegate_hal::lock;
 
-/// The header that programs include.
-const HEADER: &str = "tidegate.cuh";
-
 /// Compiled code, by the architecture, and the texts of the source and its headers.
 type Cache = HashMap<(String, Vec<String>), Arc<[u8]>>;
 
@@ -47,10 +44,10 @@ fn compile(
     architecture: &str,
 ) -> Result<Vec<u8>, CompilerError> {
     let mut headers = source.headers.to_vec();
-    if headers.iter().all(|(name, _)| *name != HEADER) {
-        let own = tidegate_kernels::HEADERS.iter();
-        headers.extend(own.filter(|(name, _)| *name == HEADER));
-    }
+    // Programs include `tidegate.cuh`, which needs others.
+    let own = tidegate_kernels::HEADERS.iter();
+    let is_new = |name: &str| source.headers.iter().all(|(given, _)| *given != name);
+    headers.extend(own.filter(|(name, _)| is_new(name)));
     let options = [
         &format!("--offload-arch={architecture}"),
         "-std=c++17",

@@ -168,6 +168,11 @@ unsafe impl Device for Host {
     }
 
     /// A bus may make memory by calls of all ranks, as MPI does.
+    fn reaches(&self, memory: Ptr) -> bool {
+        let bus = self.options.bus.as_ref();
+        bus.is_none_or(|bus| !bus.far().contains(&memory.0.addr()))
+    }
+
     fn allocates_together(&self) -> bool {
         self.options.bus.is_some()
     }
@@ -235,10 +240,5 @@ unsafe impl ClosureDevice for Host {
     ) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
         unsafe { stream.launch::<N, K>(kernel) }
-    }
-
-    fn reaches(&self, memory: Ptr) -> bool {
-        let bus = self.options.bus.as_ref();
-        bus.is_none_or(|bus| !bus.far().contains(&memory.0.addr()))
     }
 }

@@ -13,9 +13,7 @@ use std::time::Duration;
 use tidegate_hal::batch::{
     Action, Add, Batch, Move, Op, POISON, QUANTUM, Scalar, Shape, Side, Step,
 };
-use tidegate_hal::device::{
-    ClosureDevice, Device, DeviceError, Fault, Priority, Reclaim, Stream, StreamConfig,
-};
+use tidegate_hal::device::{Device, DeviceError, Fault, Priority, Reclaim, Stream, StreamConfig};
 use tidegate_hal::far::{Bus, BusError, Piece, Reached, Span, Update};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Bell, Word};

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use tidegate_hal::device::Parameters;
 
+use super::put_fault::PutFault;
 use super::window_name::WindowName;
 
 /// A region, a part, a set of indices or a layout is invalid.
@@ -449,6 +450,23 @@ pub enum StreamError {
         target: usize,
         /// The number.
         count: u64,
+    },
+    /// A kernel of a GPU broke its contract while it filled an open epoch ([`Outbox::open`]). It was found when the epoch
+    /// was to be completed. The targets that no kernel had completed get an error, too.
+    ///
+    /// [`Outbox::open`]: crate::window::Outbox::open
+    #[error(
+        "a kernel of rank {rank} on stream `{stream}` broke its contract: window {window}: {fault}"
+    )]
+    KernelFault {
+        /// This rank, whose kernel it was.
+        rank: usize,
+        /// The name of the stream.
+        stream: String,
+        /// The window that the kernel put to.
+        window: WindowName,
+        /// What the kernel did. It is the first of its faults that was recorded.
+        fault: PutFault,
     },
     /// The transport to the peers has failed.
     #[error("stream `{stream}` of rank {rank} cannot reach its peers any more: {detail}")]

@@ -8,6 +8,7 @@ mod epoch;
 mod misuse;
 mod open;
 mod other;
+mod put_fault;
 mod rejected;
 mod room;
 mod slot_name;
@@ -20,6 +21,7 @@ pub use misuse::{
     CaptureError, KernelError, LayoutFault, MeetError, RegionError, SettingError, StreamError,
 };
 pub use open::{Declared, Disagreement, Property, WindowError};
+pub use put_fault::PutFault;
 pub use rejected::Rejected;
 pub(crate) use room::{no_memory, push, reserved};
 pub use slot_name::SlotName;

@@ -174,6 +174,12 @@ macro_rules! __signature {
     ([$($done:ty,)*] $name:ident : Slots<$item:ty> $(, $($rest:tt)*)?) => {
         $crate::__signature!([$($done,)* $crate::window::Slots<'static, $item>,] $($($rest)*)?)
     };
+    ([$($done:ty,)*] $name:ident : OutSlots<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::window::OutSlots<'static, $item>,] $($($rest)*)?)
+    };
+    ([$($done:ty,)*] $name:ident : LastSlots<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::window::LastSlots<'static, $item>,] $($($rest)*)?)
+    };
     ([$($done:ty,)*] $name:ident : Cells<$item:ty> $(, $($rest:tt)*)?) => {
         $crate::__signature!([$($done,)* $crate::Cells<'static, $item>,] $($($rest)*)?)
     };

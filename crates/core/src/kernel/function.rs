@@ -25,7 +25,7 @@ use crate::error::{KernelError, Result};
 use crate::part::{Cells, CellsMut, LoweredPart};
 use crate::place::Of;
 use crate::stream::Stream;
-use crate::window::{In, LoweredSlots, Slots};
+use crate::window::{In, LastSlots, LoweredLast, LoweredOut, LoweredSlots, Out, OutSlots, Slots};
 use crate::world::World;
 
 /// Code that is loaded to a device.
@@ -292,6 +292,9 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// | `Slots<T>` | address of the table of slots, number of slots | `inbox.view()` |
 /// | `Cells<T>`, `CellsMut<T>` | address, length of the whole region | `&Part`, `&mut Part` |
 /// | `In<T>` | the number of the slot (4 bytes): an index into the table before it (or behind it, if there is none before), less than its number of slots | a handle |
+/// | `OutSlots<T>` | `tidegate::OutSlots<T>` by value (16 bytes) | `opened.slots()` |
+/// | `LastSlots<T>` | `tidegate::LastSlots<T>` by value (24 bytes) | `opened.last(rank)?` |
+/// | `Out<T>` | the number of the slot (4 bytes), for one of the two before it (or behind it, if there is none before) | a handle |
 /// | a number, `Plain<T>` | the value | a number, `Plain(value)` |
 ///
 /// An entry of the table of slots has four fields of 8 bytes each:
@@ -302,7 +305,8 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// - the address of the word that counts epochs in quanta of 2^20; the last epoch's number is one less than that count
 ///
 /// `kernels/tidegate.cuh` in the repository declares it as a struct, with a function that finds the memory of the last
-/// epoch. Include it or copy it.
+/// epoch. It also has the puts of `tidegate::OutSlots` and `tidegate::LastSlots`, and says what a kernel with these must
+/// promise. Include it.
 ///
 /// # Examples
 ///
@@ -331,7 +335,7 @@ pub trait Parameter: 'static {
 #[diagnostic::on_unimplemented(
     message = "a function of device code cannot take the parameters `{Self}`",
     note = "it takes at most 16: put several arrays into one region, or several numbers into one struct (`#[derive(Clone, Copy, Element)] #[repr(C)]`, as `Plain<T>`)",
-    note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
+    note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `OutSlots<T>`, `LastSlots<T>`, `In<T>`, `Out<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
 )]
 pub trait Signature: 'static {
     /// The sizes of what the function gets, in bytes.
@@ -421,8 +425,23 @@ parameters! {
     CellsMut<'static, T> => LoweredPart<T, true>;
 }
 
+impl<T: Element> Parameter for OutSlots<'static, T> {
+    type Lowered = LoweredOut<T>;
+    const SIZES: &'static [usize] = &[LoweredOut::<T>::SIZE];
+}
+
+impl<T: Element> Parameter for LastSlots<'static, T> {
+    type Lowered = LoweredLast<T>;
+    const SIZES: &'static [usize] = &[LoweredLast::<T>::SIZE];
+}
+
 impl<T: Element> Parameter for In<T> {
     type Lowered = In<T>;
+    const SIZES: &'static [usize] = &[size_of::<u32>()];
+}
+
+impl<T: Element> Parameter for Out<T> {
+    type Lowered = Out<T>;
     const SIZES: &'static [usize] = &[size_of::<u32>()];
 }
 

@@ -6,9 +6,9 @@ use tidegate_hal::device::Parameters;
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{Bell, Grant, Granted, Word};
 
-use super::grants::OutEntry;
+use super::grants::{OutEntry, Place};
 use super::handle::Out;
-use crate::argument::Lowered;
+use crate::argument::{Lowered, OfSlots};
 use crate::element::Element;
 
 /// The outbound slots of a window, as a kernel fills them: see [`Outbox::open`](super::Outbox::open). A kernel can put
@@ -42,13 +42,15 @@ pub struct OutSlots<'k, T> {
 impl<'k, T: Element> OutSlots<'k, T> {
     /// # Safety
     ///
-    /// `entries` are those of an outbox of elements `T`, in memory of the host. They live for `'k`. No other view of
-    /// the outbox is used by another thread meanwhile.
-    unsafe fn new((entries, count): (Ptr, usize), declaration: u64) -> Self {
-        let entries = match count {
+    /// The table is that of an outbox of elements `T`, in memory of the host. It lives for `'k`. No other view of the
+    /// outbox is used by another thread meanwhile.
+    unsafe fn new(place: Place, declaration: u64) -> Self {
+        let entries = match place.slots {
             0 => &[],
             // SAFETY: the caller promises that the entries are there; they are aligned to 8 bytes.
-            _ => unsafe { std::slice::from_raw_parts(entries.0.cast::<OutEntry>(), count) },
+            count => unsafe {
+                std::slice::from_raw_parts(place.entries().0.cast::<OutEntry>(), count)
+            },
         };
         OutSlots {
             entries,
@@ -342,7 +344,7 @@ fn other_target(index: u32) -> ! {
 
 /// The slots of an open outbox as they are enqueued.
 pub struct LoweredOut<T> {
-    pub(super) entries: (Ptr, usize),
+    pub(super) place: Place,
     pub(super) declaration: u64,
     pub(super) marker: PhantomData<fn(T) -> T>,
 }
@@ -374,12 +376,55 @@ unsafe impl<T: Element> Lowered for LoweredOut<T> {
     unsafe fn view<'k>(self) -> OutSlots<'k, T> {
         // SAFETY: the table belongs to a half, which is retired in stream order. The argument was borrowed exclusively,
         // so the kernel has no other view of the outbox.
-        unsafe { OutSlots::new(self.entries, self.declaration) }
+        unsafe { OutSlots::new(self.place, self.declaration) }
+    }
+
+    fn of_slots(&self) -> OfSlots {
+        OfSlots::OutTable(self.declaration)
     }
 
     fn push(self, parameters: &mut Parameters) {
-        parameters.push(&self.entries.0);
-        parameters.push(&(self.entries.1 as u64));
+        parameters.push(&RawOut::from(self.place));
+    }
+}
+
+/// `tidegate::OutSlots` of device code.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawOut {
+    head: Ptr,
+    slots: u32,
+    targets: u32,
+}
+
+/// `tidegate::LastSlots` of device code.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawLast {
+    slots: RawOut,
+    cell: Ptr,
+}
+
+impl<T> LoweredOut<T> {
+    /// The bytes of the parameter.
+    pub(crate) const SIZE: usize = size_of::<RawOut>();
+}
+
+impl<T> LoweredLast<T> {
+    /// The bytes of the parameter.
+    pub(crate) const SIZE: usize = size_of::<RawLast>();
+}
+
+const _: () = assert!(size_of::<RawOut>() == 16 && size_of::<RawLast>() == 24);
+
+impl From<Place> for RawOut {
+    fn from(place: Place) -> Self {
+        // A window has fewer than 2^32 slots, and so fewer targets.
+        RawOut {
+            head: place.head,
+            slots: place.slots as u32,
+            targets: place.targets as u32,
+        }
     }
 }
 
@@ -390,16 +435,19 @@ unsafe impl<T: Element> Lowered for LoweredLast<T> {
     unsafe fn view<'k>(self) -> LastSlots<'k, T> {
         LastSlots {
             // SAFETY: as above. Other views of the kernel are for other targets, so they reach none of these slots.
-            slots: unsafe { OutSlots::new(self.slots.entries, self.slots.declaration) },
+            slots: unsafe { OutSlots::new(self.slots.place, self.slots.declaration) },
             target: self.target,
         }
     }
 
+    fn of_slots(&self) -> OfSlots {
+        OfSlots::OutTable(self.slots.declaration)
+    }
+
     fn push(self, parameters: &mut Parameters) {
-        self.slots.push(parameters);
-        let Target { grant, done, bell } = self.target;
-        [grant, done, bell]
-            .iter()
-            .for_each(|each| parameters.push(each));
+        parameters.push(&RawLast {
+            slots: self.slots.place.into(),
+            cell: self.target.grant,
+        });
     }
 }

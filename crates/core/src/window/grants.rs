@@ -8,6 +8,9 @@
 //! [`Opened::complete`](super::Opened::complete) enqueues a batch that ends each grant and adds to the target's word.
 //! For a target that a kernel completes, this batch checks that the kernel has done so.
 //!
+//! A kernel of a host stream that breaks a rule panics. A kernel of a GPU cannot: it records the fault in the head of the
+//! table, and puts nothing. The batch that completes looks there first, and fails.
+//!
 //! Both batches are always the same, so recordings contain them as they are. A stream that has failed poisons the words
 //! of the grants, as it poisons those of the targets. So kernels behind the failure store nothing.
 //!
@@ -20,8 +23,8 @@
 
 use std::sync::Arc;
 
-use tidegate_hal::batch::{Add, Awaited, Batch, QUANTUM, Step, Tag, Wait};
-use tidegate_hal::device::{ClosureDevice, Device};
+use tidegate_hal::batch::{Add, Awaited, Batch, Check, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::Keep;
 use tidegate_words::Grant;
@@ -36,6 +39,24 @@ use crate::stream::Arm;
 
 /// How many different completes an outbox remembers.
 const COMPLETES: usize = 8;
+
+/// The head of the table, as kernels of GPUs find it. The targets follow, and then the slots.
+#[repr(C, align(64))]
+struct Head {
+    /// The first fault of a kernel: see [`PutFault`](crate::error::PutFault). 0 if there is none.
+    fault: u64,
+}
+
+/// A target, as kernels of any device read it, in a cache line of its own.
+#[repr(C, align(64))]
+pub(super) struct Cell {
+    pub(super) grant: Grant,
+    /// The target's word, which a kernel adds to that completes the target. 0 if kernels cannot.
+    done: Ptr,
+    /// Counts the blocks of a kernel that have completed the target.
+    arrived: u64,
+    unused: [u64; 3],
+}
 
 /// An outbound slot, as kernels of any device read it.
 #[repr(C)]
@@ -69,11 +90,20 @@ pub(super) struct Grants<D: Device> {
     parts: Vec<usize>,
 }
 
-/// The bytes between two grants: each has a cache line of its own.
-const CELL: usize = 64;
-const _: () = assert!(size_of::<Grant>() <= CELL);
+// `kernels/tidegate.cuh` states the same.
+const _: () = {
+    assert!(size_of::<Head>() == 64 && size_of::<Cell>() == 64 && size_of::<OutEntry>() == 40);
+    assert!(std::mem::offset_of!(Grant, given) == 0 && std::mem::offset_of!(Grant, check) == 8);
+    assert!(size_of::<Grant>() == 24 && std::mem::offset_of!(Cell, grant) == 0);
+    assert!(std::mem::offset_of!(Cell, done) == 24 && std::mem::offset_of!(Cell, arrived) == 32);
+};
 
-impl<D: ClosureDevice> Grants<D> {
+/// Where the cell of a target lies in the block.
+fn cell(block: Ptr, lane: usize) -> Ptr {
+    block.byte_add(size_of::<Head>() + lane * size_of::<Cell>())
+}
+
+impl<D: Device> Grants<D> {
     pub(super) fn new(half: &Half<D>, edges: &[Edge]) -> Result<Self> {
         let device = half.world.device();
         for edge in edges {
@@ -93,13 +123,19 @@ impl<D: ClosureDevice> Grants<D> {
             .into());
         }
         let targets = half.peers.len();
-        let bytes = targets * CELL + edges.len() * size_of::<OutEntry>();
-        let block = device.alloc(bytes.max(CELL), Sharing::Private)?;
-        let grant = |lane: usize| block.base().byte_add(lane * CELL);
-        for lane in 0..targets {
-            let check = grant(lane).byte_add(std::mem::offset_of!(Grant, check));
-            // SAFETY: the word lies in the block, which nothing else knows yet. The other words are zero.
-            unsafe { device.init_word(check, Grant::CHECK) };
+        // (The cells are followed by the entries.)
+        let bytes =
+            size_of::<Head>() + targets * size_of::<Cell>() + edges.len() * size_of::<OutEntry>();
+        let block = device.alloc(bytes, Sharing::Private)?;
+        let grant = |lane: usize| cell(block.base(), lane);
+        let cells: Vec<_> = half.peers.iter().map(Cell::of).collect();
+        if !cells.is_empty() {
+            // SAFETY: a cell is words, zeros and an address, and all of its bytes are written.
+            let bytes = unsafe {
+                std::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), size_of_val(&cells[..]))
+            };
+            // SAFETY: the cells lie in the block, which nothing else knows yet. Its other words are zero.
+            unsafe { device.write(grant(0), bytes) }?;
         }
         let entries = edges.iter().map(|edge| {
             let (base, flip) = match edge.staging {
@@ -181,10 +217,44 @@ impl<D: ClosureDevice> Grants<D> {
     }
 }
 
+impl Cell {
+    fn of(peer: &super::Peer) -> Self {
+        let done = match peer.link {
+            Link::Mapped { word, .. } => word,
+            Link::Nic(_) => Ptr::NULL,
+        };
+        Cell {
+            grant: Grant::new(),
+            done,
+            arrived: 0,
+            unused: [0; 3],
+        }
+    }
+}
+
+/// Where the table lies, and what it has.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// The head.
+    pub(super) head: Ptr,
+    pub(super) slots: usize,
+    pub(super) targets: usize,
+}
+
+impl Place {
+    /// The address of the entries.
+    pub(super) fn entries(self) -> Ptr {
+        cell(self.head, self.targets)
+    }
+}
+
 impl<D: Device> Grants<D> {
-    /// The address and the number of the entries.
-    pub(super) fn entries(&self) -> (Ptr, usize) {
-        (self.block.base().byte_add(self.targets * CELL), self.slots)
+    pub(super) fn place(&self) -> Place {
+        Place {
+            head: self.block.base(),
+            slots: self.slots,
+            targets: self.targets,
+        }
     }
 
     /// What a kernel that completes a mapped target does.
@@ -194,7 +264,7 @@ impl<D: Device> Grants<D> {
     }
 
     pub(super) fn grant(&self, lane: usize) -> Ptr {
-        self.block.base().byte_add(lane * CELL)
+        cell(self.block.base(), lane)
     }
 }
 
@@ -234,7 +304,7 @@ fn open<D: Device>(half: &Half<D>, block: &Arc<D::Block>) -> Batch {
             tag,
             landed: None,
         }));
-        steps.push(give(half, block.base().byte_add(lane * CELL), QUANTUM));
+        steps.push(give(half, cell(block.base(), lane), QUANTUM));
         steps
     };
     let lanes = half.peers.iter().enumerate().map(lane);
@@ -265,7 +335,7 @@ fn complete<D: Device>(
     by_kernels: &[usize],
 ) -> Batch {
     let lane = |(lane, peer): (usize, &super::Peer)| {
-        let grant = block.base().byte_add(lane * CELL);
+        let grant = cell(block.base(), lane);
         let told = tag(half, lane, Awaited::Completion);
         let done = |value, tag| match &peer.link {
             Link::Mapped { word, bell } => Step::Add(Add {
@@ -276,6 +346,12 @@ fn complete<D: Device>(
             }),
             Link::Nic(_) => unreachable!("a mapped peer"),
         };
+        // The head begins with the fault.
+        let fault = Step::Check(Check {
+            count: block.base(),
+            most: 0,
+            tag: tag(half, lane, Awaited::Kernel),
+        });
         if by_kernels.contains(&lane) {
             let check = Wait {
                 word: grant.byte_add(std::mem::offset_of!(Grant, check)),
@@ -285,9 +361,14 @@ fn complete<D: Device>(
                 landed: None,
             };
             // Both adds add nothing. If the kernel has not completed the target, they poison their words.
-            return vec![Step::Wait(check), give(half, grant, 0), done(0, None)];
+            return vec![
+                fault,
+                Step::Wait(check),
+                give(half, grant, 0),
+                done(0, None),
+            ];
         }
-        let mut steps = vec![give(half, grant, QUANTUM), Step::Flush];
+        let mut steps = vec![fault, give(half, grant, QUANTUM), Step::Flush];
         match &peer.link {
             Link::Mapped { .. } => steps.push(done(QUANTUM, Some(told))),
             Link::Nic(line) => match parts[lane] {

@@ -57,7 +57,8 @@ pub struct In<T> {
 /// [`range_to`](super::Window::range_to), [`layout_to`](super::Window::layout_to) and [`target`](super::Window::target)
 /// return it.
 ///
-/// It is plain data, like [`In`], and works with its own window only. [`Access::put`](super::Access::put) and the other
+/// It is plain data, like [`In`], and works with its own window only. It can be an argument of a kernel, too, beside the
+/// slots of the same window's open outbox. [`Access::put`](super::Access::put) and the other
 /// operations take the handle itself, a later element of its slot ([`Out::at`]), or the elements that a layout chooses
 /// ([`Out::with`]). [`Access::take`](super::Access::take) turns it into a handle that can be used only once.
 ///
@@ -385,28 +386,34 @@ impl<T, D: Device> From<OutOnce<T>> for Dest<'_, T, D> {
     }
 }
 
-// SAFETY: a handle names no memory.
-unsafe impl<T: Element> Lowered for In<T> {
-    type View<'k> = In<T>;
+macro_rules! argument {
+    ($handle:ident, $of_slots:ident) => {
+        // SAFETY: a handle names no memory.
+        unsafe impl<T: Element> Lowered for $handle<T> {
+            type View<'k> = $handle<T>;
 
-    unsafe fn view<'k>(self) -> Self::View<'k> {
-        self
-    }
+            unsafe fn view<'k>(self) -> Self::View<'k> {
+                self
+            }
 
-    fn of_slots(&self) -> OfSlots {
-        OfSlots::Handle(self.declaration, self.index)
-    }
+            fn of_slots(&self) -> OfSlots {
+                OfSlots::$of_slots(self.declaration, self.index)
+            }
 
-    fn push(self, parameters: &mut Parameters) {
-        parameters.push(&self.index);
-    }
+            fn push(self, parameters: &mut Parameters) {
+                parameters.push(&self.index);
+            }
+        }
+
+        // SAFETY: a handle names no memory.
+        unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for $handle<T> {
+            type Lowered = $handle<T>;
+
+            fn lower(self, _stream: &Stream<'s, D>) -> Result<$handle<T>> {
+                Ok(self)
+            }
+        }
+    };
 }
-
-// SAFETY: a handle names no memory.
-unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for In<T> {
-    type Lowered = In<T>;
-
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<In<T>> {
-        Ok(self)
-    }
-}
+argument!(In, Handle);
+argument!(Out, OutHandle);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use tidegate_hal::device::{ClosureDevice, Device};
+use tidegate_hal::device::Device;
 use tidegate_hal::site::CallSite;
 
 #[cfg(doc)]
@@ -115,13 +115,13 @@ pub struct Last<'b, 's, T, D: Device> {
     launched: bool,
 }
 
-impl<'s, T: Element, D: ClosureDevice> Outbox<'s, T, D> {
+impl<'s, T: Element, D: Device> Outbox<'s, T, D> {
     /// Opens an epoch for all targets that kernels fill by themselves: the stream waits until all of them have posted.
     /// ([`Outbox::start`] opens an epoch that only notes puts.)
     ///
-    /// Kernels of host streams can fill an epoch; kernels of GPUs cannot do so yet. A target that a NIC reaches gets
-    /// the data by staged memory, so the world needs [`WorldOptions::staged`](crate::WorldOptions::staged). All slots
-    /// to such a target are sent.
+    /// On a GPU the kernels include `kernels/tidegate.cuh`, which has the puts. A target that a NIC reaches gets the
+    /// data by staged memory, so the world needs [`WorldOptions::staged`](crate::WorldOptions::staged). All slots to
+    /// such a target are sent.
     ///
     /// The first call of an outbox allocates what kernels look at, so it cannot be inside a capture.
     ///
@@ -192,7 +192,7 @@ impl<'s, T: Element, D: ClosureDevice> Outbox<'s, T, D> {
     }
 }
 
-impl<D: ClosureDevice> OutboxBody<D> {
+impl<D: Device> OutboxBody<D> {
     fn open(&mut self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
         self.half.ready(stream)?;
         self.current = 0;
@@ -232,7 +232,7 @@ impl<D: ClosureDevice> OutboxBody<D> {
     }
 }
 
-impl<'s, T: Element, D: ClosureDevice> Opened<'s, T, D> {
+impl<'s, T: Element, D: Device> Opened<'s, T, D> {
     /// All slots as an argument of a kernel on the outbox's stream. The kernel sees [`OutSlots`]. Launch as many
     /// kernels with it as you like; each has the slots for itself.
     ///
@@ -332,7 +332,7 @@ impl<'s, T: Element, D: ClosureDevice> Opened<'s, T, D> {
 
     fn lowered(&self) -> LoweredOut<T> {
         LoweredOut {
-            entries: self.held.grants().entries(),
+            place: self.held.grants().place(),
             declaration: self.held.half.declaration,
             marker: PhantomData,
         }

@@ -13,7 +13,7 @@ use super::inner::{Inner, World};
 use super::known::Outlives;
 use super::roster::Roster;
 use super::watched::Watched;
-use crate::error::Cause;
+use crate::error::{Cause, PutFault};
 use crate::ground::{MOST_TEXT, lock, shortened};
 use crate::half_kind::HalfKind;
 use crate::message::Message;
@@ -233,10 +233,15 @@ impl<D: Device> Inner<D> {
                 stream: shortened(stream, MOST_TEXT),
                 reason: format!("a kernel panicked: {}", shortened(message, MOST_TEXT)),
             }),
-            Fault::Count { .. } => Some(Cause::StreamFailed {
+            Fault::Count { tag, count } => Some(Cause::StreamFailed {
                 rank: self.control.rank(),
                 stream: shortened(stream, MOST_TEXT),
-                reason: fault.to_string(),
+                reason: match PutFault::decode(*count) {
+                    Some(put) if tag.awaited == Awaited::Kernel => {
+                        format!("a kernel broke its contract: {put}")
+                    }
+                    _ => fault.to_string(),
+                },
             }),
             Fault::Wait { tag, .. } => self.cause(*tag),
             // A transport fails if a peer has failed, and the other peers hear of that in another way.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_hal::batch::Tag;
+use tidegate_hal::batch::{Awaited, Tag};
 use tidegate_hal::device::{Device, Fault, Priority, Reclaim as _, StreamConfig, StreamName};
 
 use super::inner::{Inner, World};
-use crate::error::{Cause, Error, StreamError, WaitFailed, WindowName};
+use crate::error::{Cause, Error, PutFault, StreamError, WaitFailed, WindowName};
 use crate::ground::{ReclaimOf, lock};
 use crate::message::Message;
 
@@ -81,6 +81,16 @@ impl<D: Device> World<D> {
                 }
                 let id = tag.window.expect("a count belongs to a window");
                 let name = self.inner.window(id).0;
+                if tag.awaited == Awaited::Kernel
+                    && let Some(fault) = PutFault::decode(count)
+                {
+                    return Error::Stream(StreamError::KernelFault {
+                        rank: self.rank(),
+                        stream: stream.to_owned(),
+                        window: WindowName { name, id },
+                        fault,
+                    });
+                }
                 return Error::Stream(StreamError::CountTooGreat {
                     rank: self.rank(),
                     stream: stream.to_owned(),

@@ -420,9 +420,10 @@ fn lower(
             }
             Step::Add(add) => {
                 let count = count(add.word)?;
-                // A waiting kernel would take such a small add for data that has been promised.
+                // A waiting kernel would take such a small add for data that has been promised. (An add of 0 is there
+                // only to be poisoned.)
                 debug_assert!(
-                    add.bell.is_null() || count != 0 || add.value > MOST_BLOCKS,
+                    add.bell.is_null() || count != 0 || add.value == 0 || add.value > MOST_BLOCKS,
                     "an add of {} to a word that a kernel may wait for",
                     add.value
                 );

@@ -1,0 +1,129 @@
+//! What a kernel of a GPU did wrong while it filled an open epoch.
+
+use std::fmt;
+
+/// What a kernel of a GPU did wrong while it filled an open epoch. (A kernel of a host stream panics instead.) The put
+/// or the completion was left out. See [`StreamError::KernelFault`](super::StreamError::KernelFault).
+///
+/// # Examples
+///
+/// ```
+/// use tidegate::error::PutFault;
+///
+/// let fault = PutFault::Beyond { slot: 0, end: 38 };
+/// assert_eq!(fault.to_string(), "it put up to element 38 of outbound slot 0, which has fewer");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PutFault {
+    /// A put does not fit in its slot.
+    Beyond {
+        /// The number of the outbound slot: [`Out::index`](crate::window::Out::index).
+        slot: u32,
+        /// The element at which the put would have ended, in elements from the beginning of the slot.
+        end: u64,
+    },
+    /// There is no slot of this number.
+    NoSlot {
+        /// The number.
+        slot: u32,
+    },
+    /// A put to a target that a kernel has completed.
+    Completed {
+        /// The number of the outbound slot.
+        slot: u32,
+    },
+    /// A put to a slot of another target than the one that the kernel completes.
+    OtherTarget {
+        /// The number of the outbound slot.
+        slot: u32,
+    },
+    /// More blocks have completed a target than the kernel said.
+    CompletedTwice,
+    /// The threads of a block did not call a put of the block together, with the same arguments. Only kernels that are
+    /// compiled with `TIDEGATE_CHECKS` find this.
+    NotTogether {
+        /// The number of the outbound slot that one of them named.
+        slot: u32,
+    },
+    /// The elements of a put are not aligned for their type. Only kernels that are compiled with `TIDEGATE_CHECKS` find
+    /// this.
+    Unaligned {
+        /// The number of the outbound slot.
+        slot: u32,
+    },
+}
+
+impl PutFault {
+    /// The fault that the device code has recorded: see `kernels/tidegate.cuh`. The lowest four bits say which it is.
+    /// Twenty bits have the number of the slot, and the others the end of the put.
+    pub(crate) fn decode(recorded: u64) -> Option<Self> {
+        let (slot, end) = ((recorded >> 4) as u32 & 0xf_ffff, recorded >> 24);
+        Some(match recorded & 15 {
+            1 => PutFault::Beyond { slot, end },
+            2 => PutFault::NoSlot { slot },
+            3 => PutFault::Completed { slot },
+            4 => PutFault::OtherTarget { slot },
+            5 => PutFault::CompletedTwice,
+            6 => PutFault::NotTogether { slot },
+            7 => PutFault::Unaligned { slot },
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for PutFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PutFault::Beyond { slot, end } => {
+                write!(
+                    f,
+                    "it put up to element {end} of outbound slot {slot}, which has fewer"
+                )
+            }
+            PutFault::NoSlot { slot } => {
+                write!(f, "it put to outbound slot {slot}, which does not exist")
+            }
+            PutFault::Completed { slot } => {
+                write!(
+                    f,
+                    "it put to outbound slot {slot}, whose target a kernel has completed"
+                )
+            }
+            PutFault::OtherTarget { slot } => write!(
+                f,
+                "it put to outbound slot {slot}, which belongs to another target than the one that it completes"
+            ),
+            PutFault::CompletedTwice => {
+                f.write_str("more of its blocks completed a target than it said")
+            }
+            PutFault::NotTogether { slot } => write!(
+                f,
+                "the threads of a block did not put to outbound slot {slot} together, with the same arguments"
+            ),
+            PutFault::Unaligned { slot } => {
+                write!(
+                    f,
+                    "it put elements to outbound slot {slot} that are not aligned for their type"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PutFault;
+
+    #[test]
+    fn what_a_kernel_records_is_found() {
+        let recorded = |kind: u64, slot: u64, end: u64| kind | slot << 4 | end << 24;
+        let fault = PutFault::decode(recorded(1, 0xf_ffff, (1 << 40) - 1));
+        let (slot, end) = (0xf_ffff, (1 << 40) - 1);
+        assert_eq!(fault, Some(PutFault::Beyond { slot, end }));
+        let fault = PutFault::decode(recorded(4, 7, 0));
+        assert_eq!(fault, Some(PutFault::OtherTarget { slot: 7 }));
+        assert_eq!(PutFault::decode(0), None);
+        assert_eq!(PutFault::decode(15), None);
+    }
+}
