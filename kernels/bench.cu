@@ -1,22 +1,24 @@
 // ptx: compute_80
 //
-// A kernel by which benchmarks look at results.
+// Kernels of benchmarks: one that looks at results, and those that put.
 //
 // # Model
 //
 // `bench_gather` copies the contents of a window's slots, one after the other, to where the host can read them. It is
 // not part of anything that is timed.
 //
+// The others do what the performance tests of NVSHMEM do, in one launch: they put the same words again and again. A
+// *unit* is a thread, a warp or a block. All units of the grid share the words, in parts of whole lines of 16 bytes.
+//
 // # Failures
 //
 // No errors are reported. Elements that do not fit into the destination are left out. The host knows the expected
 // contents, and notices.
 
+#include "machine.cuh"
 #include "tidegate.cuh"
 
 using tidegate::Slot;
-
-typedef unsigned long long u64;
 
 // The slots contain words of 8 bytes. Peers have written them, so they are read with ordinary loads, never through the
 // non-coherent path.
@@ -31,4 +33,49 @@ extern "C" __global__ void __launch_bounds__(1024) bench_gather(const Slot *slot
     for (u64 i = thread; i < slot.len && begin + i < out_len; i += threads) out[begin + i] = from[i];
     begin += slot.len;
   }
+}
+
+// Unit `number` of `count` puts its part of the words, so many times. With `quiet` it waits each time until its words
+// have left.
+template <class Unit>
+DEV void puts(Unit unit, u64 number, u64 count, const tidegate::OutSlots<u64> &out, tidegate::Out<u64> to, const u64 *x, u64 len, u64 turns, bool quiet) {
+  const u64 each = ((len + count - 1u) / count + 1u) / 2u * 2u;
+  const u64 begin = each * number < len ? each * number : len, mine = each < len - begin ? each : len - begin;
+  for (u64 turn = 0u; turn < turns; turn++) {
+    if (mine) out.put(unit, to, begin, x + begin, mine);
+    if (!quiet) continue;
+    unit.meet();
+    if (unit.rank() == 0u) fence();
+    unit.meet();
+  }
+}
+
+struct OneThread : tidegate::Thread {
+  DEV void meet() const {}
+};
+struct OneWarp : tidegate::Warp {
+  DEV void meet() const { warp_barrier(); }
+};
+struct OneBlock : tidegate::Block {
+  DEV void meet() const { block_barrier(); }
+};
+
+extern "C" __global__ void __launch_bounds__(1024) bench_puts(tidegate::OutSlots<u64> out, tidegate::Out<u64> to, const u64 *x, u64 len, u32 unit, u64 turns, u32 quiet) {
+  const u64 me = tidegate::Grid().rank(), all = tidegate::Grid().size();
+  if (unit == 0u) puts(OneThread(), me, all, out, to, x, len, turns, quiet != 0u);
+  if (unit == 1u) puts(OneWarp(), me / WARP, all / WARP, out, to, x, len, turns, quiet != 0u);
+  if (unit == 2u) puts(OneBlock(), blockIdx.x, gridDim.x, out, to, x, len, turns, quiet != 0u);
+}
+
+// Each thread puts words, one after the other.
+extern "C" __global__ void __launch_bounds__(1024) bench_values(tidegate::OutSlots<u64> out, tidegate::Out<u64> to, const u64 *x, u64 len, u64 turns) {
+  const u64 me = tidegate::Grid().rank(), all = tidegate::Grid().size();
+  for (u64 turn = 0u; turn < turns; turn++)
+    for (u64 i = me; i < len; i += all) out.put_value(to, i, x[i]);
+}
+
+// Puts all words, and completes the target.
+extern "C" __global__ void __launch_bounds__(1024) bench_pass(tidegate::LastSlots<u64> out, tidegate::Out<u64> to, const u64 *x, u64 len) {
+  out.put(tidegate::Grid(), to, 0u, x, len);
+  out.complete();
 }

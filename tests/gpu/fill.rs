@@ -331,7 +331,7 @@ fn wrong(
             })(),
         }
     });
-    results.try_into().ok().expect("there are two ranks")
+    results.try_into().expect("there are two ranks")
 }
 
 /// Completes the epoch, and returns the stream's error.
