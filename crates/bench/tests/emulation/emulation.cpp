@@ -19,9 +19,10 @@
 
 #include "hooks.hpp"
 
-static thread_local struct {
-  unsigned int x;
-} threadIdx, blockIdx, blockDim, gridDim;
+struct Index {
+  unsigned int x, y, z;
+};
+static thread_local Index threadIdx, blockIdx, blockDim = {1, 1, 1}, gridDim = {1, 1, 1};
 
 #include "faces.cu"
 
