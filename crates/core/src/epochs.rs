@@ -26,10 +26,10 @@ use crate::half_kind::HalfKind;
 /// The most epochs that a rank has with a peer: nearly as many as a word can count.
 pub(crate) const MOST: u64 = (1 << 36) - (1 << 20);
 
-/// A word counts the epochs, and with two buffers one exposure more. This stays below the byte of poison.
+/// A word counts the epochs, and with several buffers some exposures more. This stays below the byte of poison.
 const _: () = {
     assert!(POISON == 0x40 << 56);
-    assert!((MOST + 2) * QUANTUM < 1 << 56);
+    assert!((MOST + 64) * QUANTUM < 1 << 56);
 };
 
 /// The number of epochs that one half has had.

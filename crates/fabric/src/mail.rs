@@ -351,6 +351,7 @@ impl Mail {
                 parity: Ptr::NULL,
                 early: false,
                 landing: None,
+                buffers: 2,
             });
         }
         if back != expected {

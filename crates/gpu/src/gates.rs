@@ -280,6 +280,7 @@ mod tests {
             quantum: QUANTUM,
             tag: bar(0).tag,
             landed: None,
+            ring: None,
         }
     }
 

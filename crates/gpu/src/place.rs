@@ -164,6 +164,7 @@ pub(crate) fn look_step(zero: Ptr) -> Step {
             awaited: Awaited::Event,
         },
         landed: None,
+        ring: None,
     })
 }
 

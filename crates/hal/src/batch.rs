@@ -29,6 +29,12 @@
 //! A device whose [`land_up_to`](crate::device::Device::land_up_to) is not zero promises that all of its waits look at
 //! landings. Each of its moves may choose whether to use one.
 //!
+//! # Rings
+//!
+//! Between streams of the host, which pay for each cache line that crosses over, collectives have [`Ring`]s in place of
+//! slots with two buffers. A device whose [`rings`](crate::device::Device::rings) says so promises to carry them out.
+//! Others never see one: [`Wait::ring`] and [`Add::turn`] are `None`, and [`Move::buffers`] is 2.
+//!
 //! # Abort by value
 //!
 //! A [`Check`] that does not pass fails its batch, too.
@@ -123,6 +129,61 @@ pub struct Wait {
     pub tag: Tag,
     /// Where the data that the word stands for may land instead.
     pub landed: Option<Landed>,
+    /// If the peer signals by a [`Ring`]: its flags, in memory of this device. The wait then looks at the flag of its
+    /// epoch, and advances only the operand. The word is looked at for its poison alone.
+    pub ring: Option<Ring>,
+}
+
+/// Buffers that an origin fills and its target reads in turn, each with a *flag* in front of it. The flag is a `u64`, 0
+/// at first. When the data of an epoch lie in the buffer, the origin stores the epoch's number there. (Epochs count from
+/// 1 here.) So one cache line can bring a few bytes together with their signal, and an origin with more than two buffers
+/// runs ahead.
+///
+/// Each flag has one writer, so the signal is a store and not an atomic addition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    /// The flag of the first buffer, aligned to 8 bytes.
+    pub flags: Ptr,
+    /// The distance from one flag to the next, in bytes.
+    pub stride: usize,
+    /// How many buffers there are: a power of two.
+    pub buffers: u32,
+}
+
+impl Ring {
+    /// The flag of an epoch, numbered from 0, and what it is when the epoch's data are there.
+    #[inline]
+    pub fn of_epoch(self, epoch: u64) -> (Ptr, u64) {
+        let turn = epoch as usize & (self.buffers as usize - 1);
+        (self.flags.byte_add(turn * self.stride), epoch + 1)
+    }
+
+    /// In which epochs a target exposes buffers of the ring: in those whose number is a multiple of this. It then exposes
+    /// as many at once.
+    pub const fn exposed_every(self) -> u64 {
+        self.buffers as u64 / 2
+    }
+}
+
+/// How an [`Add`] signals towards a peer with a [`Ring`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Stores the flag of an epoch, with release order, and leaves the word alone. A wait of this lane has advanced the
+    /// operand for the epoch.
+    Flag {
+        /// The flags, in the peer's memory.
+        ring: Ring,
+        /// The operand of that wait.
+        operand: Ptr,
+    },
+    /// Adds only if the number of the epoch is a multiple of `epochs`. A later wait of the stream advances the operand
+    /// for the epoch.
+    Every {
+        /// A power of two.
+        epochs: u64,
+        /// The operand of that wait.
+        operand: Ptr,
+    },
 }
 
 /// Memory for a few bytes, with a tag beside every four of them: first the four bytes, then the tag, a `u32`. Both are
@@ -183,6 +244,8 @@ pub struct Add {
     /// What it tells a rank, for tools: the rank that waits, and what it awaits. There is none for an add that completes
     /// nothing: to an operand of this stream, or for a part of a ring that is not the last. No device looks at it.
     pub tag: Option<Tag>,
+    /// If the peer has a [`Ring`]: what takes the place of the addition.
+    pub turn: Option<Turn>,
 }
 
 /// Fails the batch if a number is greater than `most`. A kernel of the same stream has written the number.
@@ -410,6 +473,9 @@ pub struct Move {
     /// Where a copy may write its bytes with tags, instead of to `dst`. Then the lane's add is left out. The wait
     /// before the move determines the epoch, and the wait for the word of that add looks at the landing.
     pub landing: Option<Landing>,
+    /// How many buffers a side with a `flip` has: a power of two. It is 2, except in a [`Ring`]: there, `flip` is the
+    /// distance from one buffer to the next.
+    pub buffers: u32,
 }
 
 /// One step of a lane.

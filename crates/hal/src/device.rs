@@ -198,6 +198,11 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         true
     }
 
+    /// Whether streams of this device carry out [rings](crate::batch::Ring).
+    fn rings(&self) -> bool {
+        false
+    }
+
     /// Whether all ranks of the job must allocate memory for peers together, so that some of them cannot do it alone.
     fn allocates_together(&self) -> bool {
         false

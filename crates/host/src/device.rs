@@ -167,6 +167,11 @@ unsafe impl Device for Host {
         }
     }
 
+    /// A rank behind a bus does not see the other's stores.
+    fn rings(&self) -> bool {
+        self.options.bus.is_none()
+    }
+
     /// A bus may make memory by calls of all ranks, as MPI does.
     fn reaches(&self, memory: Ptr) -> bool {
         let bus = self.options.bus.as_ref();

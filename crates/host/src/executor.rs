@@ -18,7 +18,7 @@ use crate::far::Far;
 use crate::graph::{List, Recorded, Steps};
 use crate::job::Job;
 use crate::moves::HostMover;
-use crate::reclaim::{AtWork, Named, StreamState, let_go};
+use crate::reclaim::{AtWork, Named, STEP, StreamState, let_go};
 use crate::stamps::{Ring, Stamped, Stamper};
 
 /// A work item in the queue.
@@ -59,6 +59,10 @@ struct Core {
     /// If the stream is stamped.
     stamper: Option<Box<Stamper>>,
     failed: bool,
+    /// How many items have been executed since the last one that counts as passed.
+    done: Cell<u64>,
+    /// The batches of these items. To let go of one takes an atomic operation, which waits for stores as a fence does.
+    ran: Vec<Arc<Batch>>,
     /// Whether doorbells were rung of which the helper has not been told yet.
     owed: Cell<bool>,
     /// The patience of waits in batches.
@@ -72,6 +76,11 @@ struct ReplayPosition {
     times: u64,
     at: usize,
 }
+
+/// After how many items others hear of them at the latest, if quick batches follow each other without a pause. To tell
+/// them takes fences. Each waits until the stores before it have reached the caches, which is most of the time of a short
+/// batch.
+const RUN: u64 = 16;
 
 /// How many milliseconds it may take until the failure of a bus is known here.
 const NEWS: u32 = 50;
@@ -131,6 +140,8 @@ impl Executor {
             engine: Engine::default(),
             stamper: ring.map(|ring| Box::new(Stamper::new(ring))),
             failed: false,
+            done: Cell::new(0),
+            ran: Vec::with_capacity(RUN as usize),
             owed: Cell::new(false),
             peers,
             own,
@@ -141,8 +152,9 @@ impl Executor {
         }
     }
 
-    /// Executes one item and counts it as passed. Returns whether more items may come. `next` is the item that follows
-    /// at once, if it is known.
+    /// Executes one item. Returns whether more items may come. `next` is the item that follows at once, if it is known:
+    /// if it is a quick batch, this item may count as passed only after that one. If there is none, all items count as
+    /// passed.
     ///
     /// # Safety
     ///
@@ -154,6 +166,7 @@ impl Executor {
                 let soon = matches!(next, Some(Item::Batch(next, _)) if takes_no_time(next));
                 // SAFETY: the submitter's promise.
                 unsafe { self.batch(&batch, site, soon) };
+                self.core.ran.push(batch);
             }
             Item::Kernel(job) => {
                 self.core.kernel(&job);
@@ -202,8 +215,13 @@ impl Executor {
         if self.is_forked() {
             return false;
         }
-        self.core.shared.pass();
-        // `pass` calls wakers, which may fork, too.
+        let done = self.core.done.get() + 1;
+        self.core.done.set(done);
+        let soon = matches!(next, Some(Item::Batch(next, _)) if next.is_quick());
+        if !soon || done >= RUN {
+            self.core.settle();
+        }
+        // `settle` calls wakers, which may fork, too.
         more && !self.is_forked()
     }
 
@@ -224,7 +242,8 @@ impl Executor {
     #[cold]
     pub(crate) fn recover(&mut self, panic: Box<dyn Any + Send>) {
         self.core.broke(panic);
-        self.core.shared.pass();
+        self.core.done.update(|done| done + 1);
+        self.core.settle();
     }
 
     /// Runs a batch. `soon` says that a batch follows at once, which can tell the helper about both.
@@ -286,7 +305,9 @@ impl Executor {
             let list = &mut steps.items;
             for at in place.at..list.len() {
                 place.at = at;
-                self.core.shared.goes_on();
+                if self.core.shared.goes_on().is_multiple_of(RUN * STEP) || !list[at].is_quick() {
+                    self.core.ring();
+                }
                 let next = match list.get(at + 1) {
                     None if place.times > 1 => list.first(),
                     next => next,
@@ -296,8 +317,13 @@ impl Executor {
                     // The batch has been given up, and the memory that it names may have been freed with the other
                     // stream's part.
                     Recorded::Batch(..) if steps.given_up => {}
-                    // SAFETY: the caller's promise.
-                    Recorded::Batch(batch, site) => unsafe { self.batch(batch, site, soon) },
+                    Recorded::Batch(batch, site) => {
+                        // SAFETY: the caller's promise.
+                        unsafe { self.batch(batch, site, soon) };
+                        if self.is_forked() {
+                            return;
+                        }
+                    }
                     Recorded::Kernel(job) => {
                         self.core.kernel(job);
                         if self.is_forked() {
@@ -375,8 +401,7 @@ impl Core {
             self.tell();
             return;
         }
-        let shared = &self.shared;
-        let owed = &self.owed;
+        let (shared, owed, done) = (&self.shared, &self.owed, &self.done);
         let helper = helper.map(|helper| &**helper);
         if batch.has_moves() {
             self.tell();
@@ -406,6 +431,15 @@ impl Core {
                 patience,
                 // Called when all lanes are blocked.
                 |engine| {
+                    // What this batch waits for may depend on somebody who waits for earlier items.
+                    let earlier = done.take();
+                    if earlier != 0 {
+                        shared.pass(earlier);
+                        // That calls wakers, which may fork.
+                        if !shared.process.is_this() {
+                            return Blocked::Leaves;
+                        }
+                    }
                     if let Some(helper) = helper {
                         // Some lanes may have rung, and others may wait for the result.
                         if engine.take_added() || owed.get() {
@@ -428,6 +462,9 @@ impl Core {
             )
         };
         std::mem::forget(unwinding);
+        if outcome.is_err() && !shared.process.is_this() {
+            return;
+        }
         if slept {
             shared.set_running();
         }
@@ -456,6 +493,19 @@ impl Core {
             }
             Err(None) => self.fail(mover.fault()),
         }
+    }
+
+    /// Rings the bells of all adds that have been made.
+    fn ring(&mut self) {
+        // SAFETY: no item since the last call has been passed. So the bells that its adds name are live.
+        unsafe { self.engine.ring() };
+    }
+
+    /// Tells others of all that has been done.
+    fn settle(&mut self) {
+        self.ring();
+        self.ran.clear();
+        self.shared.pass(self.done.take());
     }
 
     /// Tells the helper of doorbells that were rung.
@@ -510,7 +560,7 @@ impl Core {
     fn fail(&mut self, fault: Fault) {
         if !self.failed {
             self.failed = true;
-            self.shared.set_fault(fault);
+            self.shared.set_fault(fault, self.done.get());
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_hal::batch::{Action, Add, Move, Shape, Side, Wait};
 use tidegate_hal::far::{Bus, BusError, Piece, Update};
 use tidegate_hal::memory::Ptr;
-use tidegate_words::{Blocked, Mover, State};
+use tidegate_words::{Added, Blocked, Mover, State};
 
 use crate::moves::{HostMover, by_turns, counted, for_each_run};
 
@@ -191,6 +191,7 @@ fn linear(step: &Move, from: (*mut u8, Shape), to: (*mut u8, Shape)) -> Move {
         parity: Ptr::NULL,
         early: false,
         landing: None,
+        buffers: 2,
     }
 }
 
@@ -237,9 +238,9 @@ impl Mover for Far {
         }
     }
 
-    unsafe fn add(&mut self, add: &Add) -> bool {
+    unsafe fn add(&mut self, add: &Add) -> Added {
         if self.failed.is_some() {
-            return false;
+            return Added::Broken;
         }
         if !self.is_far(add.word.0) {
             // The bus has completed its updates of near memory, and packed elements for other ranks are sent before
@@ -256,7 +257,11 @@ impl Mover for Far {
             self.scratch.clear();
         }
         self.note(outcome);
-        self.failed.is_none()
+        // The bus has told the peer.
+        match self.failed {
+            None => Added::Quietly,
+            Some(_) => Added::Broken,
+        }
     }
 
     unsafe fn poison(&mut self, add: &Add) {

@@ -83,6 +83,13 @@ pub(crate) enum Recorded {
     Await(Arc<Link>, u64),
 }
 
+impl Recorded {
+    /// Whether it is a batch whose own work takes a microsecond or so.
+    pub(crate) fn is_quick(&self) -> bool {
+        matches!(self, Recorded::Batch(batch, _) if batch.is_quick())
+    }
+}
+
 /// An event inside a recording. It is a word to which each repetition of a replay adds once. Each wait for it has an
 /// operand of its own, which is kept beside the wait, in the list. A stream that has given up its list stops adding.
 #[derive(Debug, Default)]

@@ -96,7 +96,7 @@ struct At {
 }
 
 /// The increment that counts one step, above the number of the [`AtWork`].
-const STEP: u64 = 4;
+pub(crate) const STEP: u64 = 4;
 
 impl StreamState {
     pub(crate) fn new(config: StreamConfig) -> Self {
@@ -134,11 +134,12 @@ impl StreamState {
         self.failed_at.load(Ordering::Acquire) <= mark
     }
 
-    pub(crate) fn set_fault(&self, fault: Fault) {
+    /// The stream fails in the item that comes so many items behind those that are known to have been passed.
+    pub(crate) fn set_fault(&self, fault: Fault, behind: u64) {
         let mut held = lock(&self.fault);
         if held.is_none() {
             *held = Some(fault);
-            let item = self.passed.load(Ordering::Relaxed) + 1;
+            let item = self.passed.load(Ordering::Relaxed) + behind + 1;
             self.failed_at.store(item, Ordering::Release);
         }
     }
@@ -192,9 +193,9 @@ impl StreamState {
         step
     }
 
-    /// Notes that the executor has passed one more item.
-    pub(crate) fn pass(&self) {
-        let passed = self.passed.load(Ordering::Relaxed) + 1;
+    /// Notes that the executor has passed so many more items.
+    pub(crate) fn pass(&self, items: u64) {
+        let passed = self.passed.load(Ordering::Relaxed) + items;
         // Sequentially consistent with `any_later` and `wanted`: either this thread sees the new entry, or its maker
         // sees the new count.
         self.passed.store(passed, Ordering::SeqCst);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_hal::batch::{Add, Batch, Move, Wait};
 use tidegate_hal::lock;
 use tidegate_hal::stamps::{self, Leg, Stamp, Stamps, now};
-use tidegate_words::{Blocked, Mover, State, epoch_of};
+use tidegate_words::{Added, Blocked, Mover, State, epoch_of};
 
 /// The most stamps that wait for the reader. They take about 5 MB.
 const MOST: usize = 1 << 16;
@@ -218,7 +218,7 @@ impl<M: Mover> Mover for Stamped<'_, M> {
         self.stamper.moved();
     }
 
-    unsafe fn add(&mut self, add: &Add) -> bool {
+    unsafe fn add(&mut self, add: &Add) -> Added {
         self.stamper.adds();
         // SAFETY: the caller's promise.
         let added = unsafe { self.mover.add(add) };
@@ -281,6 +281,7 @@ mod tests {
                 awaited: Awaited::Barrier,
             },
             landed: None,
+            ring: None,
         })
     }
 
@@ -290,6 +291,7 @@ mod tests {
             value: tidegate_hal::batch::QUANTUM,
             bell: pointer(bell),
             tag: None,
+            turn: None,
         })
     }
 

@@ -62,7 +62,7 @@ fn a_stream_says_what_it_is_at() {
     assert!(matches!(shared.stand(), Stand::Waits(blocked) if blocked.on == [wait()]));
     shared.set_running();
     assert_eq!(at(&shared), Work::Something);
-    shared.pass();
+    shared.pass(1);
     steps.push(shared.progress());
     assert!(steps.is_sorted_by(|one, next| one < next), "{steps:?}");
     assert!(matches!(shared.stand(), Stand::Through));

@@ -193,12 +193,14 @@ fn put_and_signal(source: &u64, word: &Word, bell: &Bell) -> Arc<Batch> {
         parity: Ptr::NULL,
         early: true,
         landing: None,
+        buffers: 2,
     };
     let signal = Add {
         tag: None,
         word: pointer(word),
         value: QUANTUM,
         bell: pointer(bell),
+        turn: None,
     };
     let lane = vec![Step::Move(put), Step::Flush, Step::Add(signal)];
     // SAFETY: the test waits until the stream has passed it; the far address is the bus's, which never uses it.
@@ -301,6 +303,7 @@ fn a_replay_on_a_stream_that_has_failed_comes_to_its_end() {
             word: pointer(&word),
             value: QUANTUM,
             bell: pointer(&bell),
+            turn: None,
         };
         // SAFETY: the test waits until the stream has passed it.
         let signal = Arc::new(unsafe { Batch::new([vec![Step::Add(add)]], Vec::new()) });
@@ -373,6 +376,7 @@ fn what_is_given_up_is_not_touched_again() {
         word: pointer(&word),
         value: QUANTUM,
         bell: pointer(&bell),
+        turn: None,
     };
     // SAFETY: the test waits until all streams have passed it.
     let signal = Arc::new(unsafe { Batch::new([vec![Step::Add(add)]], Vec::new()) });

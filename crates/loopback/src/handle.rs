@@ -60,6 +60,7 @@ impl Handle {
             parity: self.queue.parity(),
             early: false,
             landing: None,
+            buffers: 2,
         })
     }
 }

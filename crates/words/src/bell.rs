@@ -69,6 +69,18 @@ impl Bell {
     #[inline]
     pub fn ring(&self) {
         fence(Ordering::SeqCst);
+        self.ring_behind_fence();
+    }
+
+    /// Wakes the sleepers of all these bells, with one fence. Call it after the adds.
+    #[inline]
+    pub fn ring_all<'a>(bells: impl Iterator<Item = &'a Bell>) {
+        fence(Ordering::SeqCst);
+        bells.for_each(Bell::ring_behind_fence);
+    }
+
+    #[inline]
+    fn ring_behind_fence(&self) {
         if self.asleep.load(Ordering::Relaxed) != 0 && self.asleep.swap(0, Ordering::Relaxed) != 0 {
             self.wake_all();
         }

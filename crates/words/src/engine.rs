@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_hal::batch::{Add, Batch, Move, Step, Store, Tag, Wait};
+use tidegate_hal::batch::{Add, Batch, Move, POISON, QUANTUM, Step, Store, Tag, Turn, Wait};
 use tidegate_hal::memory::Ptr;
 
 use crate::bell::{Bell, Patience};
@@ -49,6 +49,17 @@ impl Halt {
     }
 }
 
+/// What an add leaves to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// To ring the bell, which is mapped.
+    Rings,
+    /// Nothing.
+    Quietly,
+    /// It could not be made, and the batch has failed.
+    Broken,
+}
+
 /// Carries out moves.
 pub trait Mover {
     /// Carries out a move.
@@ -58,17 +69,19 @@ pub trait Mover {
     /// The promises of [`Batch::new`] hold for the batch that the move belongs to, and its lane has reached the move.
     unsafe fn carry(&mut self, step: &Move);
 
-    /// Adds to a word, after all earlier moves, and rings its bell. Returns whether it could; if not, the batch has
-    /// failed. The default is for a word that is mapped, and always succeeds.
+    /// Adds to a word, after all earlier moves, and does not ring its bell. Returns whether it could; if not, the batch
+    /// has failed. The default is for a word that is mapped, and always succeeds.
     ///
     /// # Safety
     ///
     /// As for [`Mover::carry`].
     #[inline]
-    unsafe fn add(&mut self, add: &Add) -> bool {
-        // SAFETY: the caller's promise; the word is mapped, and the bell.
-        unsafe { signal(add) };
-        true
+    unsafe fn add(&mut self, add: &Add) -> Added {
+        // SAFETY: the caller's promise; the word is mapped.
+        match unsafe { signal(add) } {
+            true if !add.bell.is_null() => Added::Rings,
+            _ => Added::Quietly,
+        }
     }
 
     /// Poisons a word instead of adding to it, and rings its bell, which is not null.
@@ -132,14 +145,72 @@ pub struct Engine {
     next: Vec<u32>,
     left: usize,
     added: bool,
+    /// The bells that are still to be rung, each once.
+    owed: Owed,
+}
+
+/// A few bells.
+#[derive(Debug)]
+struct Owed {
+    bells: [Ptr; Owed::MOST],
+    count: usize,
+}
+
+impl Default for Owed {
+    fn default() -> Self {
+        Owed {
+            bells: [Ptr::NULL; Owed::MOST],
+            count: 0,
+        }
+    }
+}
+
+impl Owed {
+    const MOST: usize = 16;
+
+    /// Notes a bell. Returns whether no other has a place any more.
+    #[inline]
+    fn note(&mut self, bell: Ptr) -> bool {
+        if !self.bells[..self.count].contains(&bell) {
+            self.bells[self.count] = bell;
+            self.count += 1;
+        }
+        self.count == Owed::MOST
+    }
 }
 
 impl Engine {
+    /// Rings the bells of all adds that have been made. [`Engine::poll`] rings for a batch that is not
+    /// [quick](Batch::is_quick), and [`run`] before it waits. Otherwise this is left to the caller, who may make several
+    /// batches first: a ring costs a fence, which waits until the stores of this thread have reached the caches.
+    ///
+    /// # Safety
+    ///
+    /// The bells of all batches since the last call are live.
+    #[inline]
+    pub unsafe fn ring(&mut self) {
+        let count = std::mem::take(&mut self.owed.count);
+        if count != 0 {
+            // SAFETY: the caller's promise.
+            let bells = self.owed.bells[..count]
+                .iter()
+                .map(|at| unsafe { bell(*at) });
+            Bell::ring_all(bells);
+        }
+    }
+
     /// Begins a batch.
+    #[inline]
     pub fn begin(&mut self, batch: &Batch) {
-        self.next.clear();
-        self.next.resize(batch.lanes().len(), 0);
-        self.left = batch.lanes().iter().filter(|lane| lane.len != 0).count();
+        let lanes = batch.lanes();
+        if self.next.len() < lanes.len() {
+            self.next.resize(lanes.len(), 0);
+        }
+        self.left = 0;
+        for (next, lane) in self.next.iter_mut().zip(lanes) {
+            *next = 0;
+            self.left += usize::from(lane.len != 0);
+        }
     }
 
     /// Runs every lane as far as possible without waiting.
@@ -147,17 +218,18 @@ impl Engine {
     /// # Safety
     ///
     /// The promises of [`Batch::new`] hold for `batch`, and it is the batch that was begun.
+    #[inline]
     pub unsafe fn poll(&mut self, batch: &Batch, mover: &mut impl Mover) -> Poll {
         if self.left == 0 {
             return Poll::Done;
         }
-        for (number, (next, lane)) in self.next.iter_mut().zip(batch.lanes()).enumerate() {
+        for (number, lane) in batch.lanes().iter().enumerate() {
             let steps = batch.steps(*lane);
-            if *next as usize == steps.len() {
+            if self.next[number] as usize == steps.len() {
                 continue;
             }
             mover.goes_on(number);
-            while let Some(step) = steps.get(*next as usize) {
+            while let Some(step) = steps.get(self.next[number] as usize) {
                 match step {
                     // SAFETY: `Batch::new` promises that word and operand point to live words.
                     Step::Wait(wait) => match unsafe { mover.look(wait) } {
@@ -181,17 +253,24 @@ impl Engine {
                     Step::Flush => {}
                     Step::Add(add) => {
                         // SAFETY: `Batch::new` promises that word and bell are live.
-                        if !unsafe { mover.add(add) } {
-                            return Poll::Broken;
+                        match unsafe { mover.add(add) } {
+                            Added::Rings => {
+                                if self.owed.note(add.bell) || !batch.is_quick() {
+                                    // SAFETY: as above; the caller rings before any of these bells is freed.
+                                    unsafe { self.ring() };
+                                }
+                            }
+                            Added::Quietly => {}
+                            Added::Broken => return Poll::Broken,
                         }
                         self.added = true;
                     }
                     // SAFETY: `Batch::new` promises that the place may be written now.
                     Step::Store(store) => unsafe { strike(store) },
                 }
-                *next += 1;
+                self.next[number] += 1;
             }
-            if *next as usize == steps.len() {
+            if self.next[number] as usize == steps.len() {
                 mover.through();
                 self.left -= 1;
             }
@@ -258,6 +337,8 @@ pub enum Blocked {
     Again,
     /// Gives up.
     Aborts,
+    /// Returns at once and touches nothing more: this is a child of the process, which the batch does not belong to.
+    Leaves,
 }
 
 impl Blocked {
@@ -272,17 +353,44 @@ impl Blocked {
 }
 
 /// Runs a batch to its end, and sleeps on `bell` while every lane is blocked. Whenever that is so, it asks `blocked`
-/// what to do. It calls `before_sleep` each time before it really sleeps.
+/// what to do. It calls `before_sleep` each time before it really sleeps. Before it waits, it rings for all adds so far.
+/// For the last ones, [`Engine::ring`] is left to the caller.
 ///
 /// # Errors
 ///
-/// The step that failed, or `None` if the batch was aborted, or if the mover could not go on. The batch has been given
-/// up.
+/// The step that failed, or `None` if the batch was aborted or left, or if the mover could not go on. The batch has been
+/// given up, unless it was left.
 ///
 /// # Safety
 ///
 /// The promises of [`Batch::new`] hold. `bell` is the one that is rung for the words of the batch.
+#[inline]
 pub unsafe fn run(
+    engine: &mut Engine,
+    batch: &Batch,
+    mover: &mut impl Mover,
+    bell: &Bell,
+    patience: Patience,
+    blocked: impl FnMut(&mut Engine) -> Blocked,
+    before_sleep: impl FnMut(&Engine),
+) -> Result<(), Option<Halt>> {
+    engine.begin(batch);
+    // A stream that others are ahead of waits for nothing, and should not pay for waits.
+    // SAFETY: the caller's promise; the batch was begun.
+    if let Poll::Done = unsafe { engine.poll(batch, mover) } {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    unsafe { go_on(engine, batch, mover, bell, patience, blocked, before_sleep) }
+}
+
+/// [`run`], for a batch that was begun.
+///
+/// # Safety
+///
+/// As for [`run`].
+#[inline(never)]
+unsafe fn go_on(
     engine: &mut Engine,
     batch: &Batch,
     mover: &mut impl Mover,
@@ -291,7 +399,7 @@ pub unsafe fn run(
     mut blocked: impl FnMut(&mut Engine) -> Blocked,
     mut before_sleep: impl FnMut(&Engine),
 ) -> Result<(), Option<Halt>> {
-    engine.begin(batch);
+    let mut left = false;
     let cell = std::cell::RefCell::new(engine);
     let outcome = bell.wait_with_naps(
         patience,
@@ -299,27 +407,35 @@ pub unsafe fn run(
         || {
             let engine = &mut *cell.borrow_mut();
             loop {
-                // SAFETY: the caller's promise; the batch was begun above.
+                // SAFETY: the caller's promise; the batch was begun.
                 match unsafe { engine.poll(batch, mover) } {
                     Poll::Done => return Some(Ok(())),
                     Poll::Failed(halt) => return Some(Err(Some(halt))),
                     Poll::Broken => return Some(Err(None)),
-                    Poll::Blocked => match mover.blocked() {
-                        Blocked::Waits => match blocked(engine) {
+                    Poll::Blocked => {
+                        // SAFETY: the caller's promise, for this batch and those that it owes rings for.
+                        unsafe { engine.ring() };
+                        let next = match mover.blocked() {
+                            Blocked::Waits => blocked(engine),
+                            next => next,
+                        };
+                        match next {
                             Blocked::Waits => return None,
                             Blocked::Again => {}
                             Blocked::Aborts => return Some(Err(None)),
-                        },
-                        Blocked::Again => {}
-                        Blocked::Aborts => return Some(Err(None)),
-                    },
+                            Blocked::Leaves => {
+                                left = true;
+                                return Some(Err(None));
+                            }
+                        }
+                    }
                 }
             }
         },
         || before_sleep(&cell.borrow()),
     );
     let engine = cell.into_inner();
-    if outcome.is_err() {
+    if outcome.is_err() && !left {
         // SAFETY: the caller's promise.
         unsafe { engine.give_up(batch, mover) };
     }
@@ -347,9 +463,26 @@ unsafe fn bell<'a>(ptr: Ptr) -> &'a Bell {
 /// The wait's word and operand are live.
 unsafe fn pass(wait: &Wait) -> State {
     // SAFETY: the caller's promise.
-    let (word, operand) = unsafe { (word(wait.word), word(wait.operand)) };
+    let (count, operand) = unsafe { (word(wait.word), word(wait.operand)) };
     let from = operand.operand();
-    let state = word.look(from, wait.quantum);
+    let state = match wait.ring {
+        None => count.look(from, wait.quantum),
+        Some(ring) => {
+            let (flag, value) = ring.of_epoch(from / QUANTUM);
+            // SAFETY: the caller's promise.
+            let flag = unsafe { word(flag) };
+            if flag.load() == value {
+                State::Reached
+            } else if count.load() & POISON == 0 {
+                State::Pending
+            } else if flag.load() == value {
+                // The peer stored it before it poisoned the word.
+                State::Reached
+            } else {
+                State::Poisoned
+            }
+        }
+    };
     if state == State::Reached && wait.quantum != 0 {
         operand.advance(from + wait.quantum);
     }
@@ -384,17 +517,33 @@ unsafe fn halt(wait: &Wait) -> Halt {
     }
 }
 
+/// Returns whether anything was added.
+///
 /// # Safety
 ///
-/// The add's word is live, and its bell if it is not null.
+/// The add's word is live, and what its turn names.
 #[inline]
-unsafe fn signal(add: &Add) {
+unsafe fn signal(add: &Add) -> bool {
+    match add.turn {
+        None => {}
+        Some(Turn::Flag { ring, operand }) => {
+            // SAFETY: the caller's promise.
+            let (flag, value) = ring.of_epoch(unsafe { word(operand) }.epoch());
+            // SAFETY: as above.
+            unsafe { word(flag) }.flag(value);
+            return true;
+        }
+        Some(Turn::Every { epochs, operand }) => {
+            // SAFETY: the caller's promise.
+            let epoch = unsafe { word(operand) }.operand() / QUANTUM;
+            if !epoch.is_multiple_of(epochs) {
+                return false;
+            }
+        }
+    }
     // SAFETY: the caller's promise.
     unsafe { word(add.word) }.add(add.value);
-    if !add.bell.is_null() {
-        // SAFETY: the caller's promise.
-        unsafe { bell(add.bell) }.ring();
-    }
+    true
 }
 
 /// # Safety

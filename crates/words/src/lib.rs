@@ -16,8 +16,10 @@
 //! 2. The wait loads the word with *acquire*. So later moves and kernels see what came before the add.
 //! 3. The adds of one peer to one word form a release sequence of read-modify-writes. So a wait that sees a later count
 //!    has also acquired every earlier one.
-//! 4. The ring follows the add, with a sequentially consistent fence between the add and the look at the sleepers'
-//!    flag. The sleeper sets the flag, fences, and looks at the word again. So one of the two sees the other.
+//! 4. The ring follows the add, perhaps after more adds, with a sequentially consistent fence between the add and the
+//!    look at the sleepers' flag. The sleeper sets the flag, fences, and looks at the word again. So one of the two sees
+//!    the other. A thread that has rings left to make does not wait for anything before it has made them.
+//! 5. The flag of a ring of buffers has one writer, which stores it with release. The word beside it is only poisoned.
 //!
 //! # Failure
 //!
@@ -34,6 +36,6 @@ pub mod sync;
 mod word;
 
 pub use bell::{Bell, Patience};
-pub use engine::{Blocked, Engine, Halt, Mover, Poll, epoch_of, run};
+pub use engine::{Added, Blocked, Engine, Halt, Mover, Poll, epoch_of, run};
 pub use grant::{Grant, Granted};
 pub use word::{State, Word};

@@ -38,6 +38,11 @@ impl Word {
         device_fence();
     }
 
+    /// Stores a flag, which has no other writer, with release order.
+    pub fn flag(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+
     /// Sets [`POISON`].
     pub fn poison(&self) {
         self.0.fetch_or(POISON, Ordering::Release);

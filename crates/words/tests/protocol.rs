@@ -33,6 +33,7 @@ fn wait(word: &Word, operand: &Word, quantum: u64, peer: u32) -> Step {
         quantum,
         tag: tag(peer),
         landed: None,
+        ring: None,
     })
 }
 
@@ -42,6 +43,7 @@ fn add(word: &Word, bell: Option<&Bell>) -> Step {
         word: at(word),
         value: QUANTUM,
         bell: bell.map_or(Ptr::NULL, at),
+        turn: None,
     })
 }
 
@@ -61,6 +63,7 @@ fn note(count: usize) -> Step {
         parity: Ptr::NULL,
         early: false,
         landing: None,
+        buffers: 2,
     })
 }
 

@@ -14,7 +14,6 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::sync::Arc;
 
 use tidegate_hal::batch::{Op, Scalar};
 use tidegate_hal::device::{Device, Stream as _};
@@ -97,7 +96,7 @@ type Known = Option<(Ptr, u64)>;
 struct Kept<D: Device> {
     buffers: [Known; 4],
     reduction: Option<Reduction>,
-    rounds: Arc<[Round<D>]>,
+    rounds: Box<[Round<D>]>,
 }
 
 /// A collective of any kind, open on all ranks.
@@ -305,12 +304,13 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         site: CallSite,
     ) -> Result<()> {
         self.inbox.ready(stream)?;
-        let rounds = self.rounds(stream, bodies, reduction)?;
-        for round in &*rounds {
+        let kept = self.rounds(stream, bodies, reduction)?;
+        let rounds = &*self.kept[kept].rounds;
+        for round in rounds {
             // Each round may be an epoch with the same peer.
             round.admit(&self.inbox, &self.outbox, rounds.len() as u64)?;
         }
-        self.prepare(stream, &rounds, bodies)?;
+        self.prepare(stream, rounds, bodies)?;
         self.settle(stream, bodies, site)?;
         let call = call_of(self.what.kind);
         let mut begun = false;
@@ -366,18 +366,18 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         written.try_for_each(|body| body.settle(stream, Touch::Write, site))
     }
 
-    /// The rounds for these buffers, which are made on first use.
+    /// The index of the rounds for these buffers, which are made on first use.
     fn rounds(
         &mut self,
         stream: &Stream<'s, D>,
         bodies: &Bodies<'_, D>,
         reduction: Option<Reduction>,
-    ) -> Result<Arc<[Round<D>]>> {
+    ) -> Result<usize> {
         let known = |body: Option<&RegionBody<D>>| body.map(|body| (body.ptr(), body.id));
         let key = bodies.all().map(known);
         let is = |kept: &&Kept<D>| kept.buffers == key && kept.reduction == reduction;
-        if let Some(kept) = self.kept.iter().find(is) {
-            return Ok(kept.rounds.clone());
+        if let Some(kept) = self.kept.iter().position(|kept| is(&kept)) {
+            return Ok(kept);
         }
         let in_place = bodies.buffers.input.is_none();
         let schedule = schedule(&self.job, &self.choice, &self.what, in_place);
@@ -442,13 +442,12 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             // The queue keeps the batches if some of their work is still to be carried out.
             self.kept.remove(0);
         }
-        let rounds: Arc<[_]> = rounds.into();
         self.kept.push(Kept {
             buffers: key,
             reduction,
-            rounds: rounds.clone(),
+            rounds: rounds.into(),
         });
-        Ok(rounds)
+        Ok(self.kept.len() - 1)
     }
 
     fn local<'b>(

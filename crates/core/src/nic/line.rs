@@ -116,6 +116,7 @@ impl NicLine {
             quantum: 0,
             tag: parts.tag,
             landed: None,
+            ring: None,
         });
         // SAFETY: both words live as long as `keep`. The wait does not write its operand, and all other accesses to the
         // operand are atomic. If the outbox has moved to another stream and issues more there, the wait includes that,
@@ -156,6 +157,7 @@ impl NicLine {
             word: self.doorbell,
             value: QUANTUM,
             bell: self.bell,
+            turn: None,
         });
         let strike = self.strike.as_ref().map(|register| {
             Step::Store(Store {
@@ -174,6 +176,7 @@ impl NicLine {
             word: self.doorbell,
             value: part(index as u64, parts as u64),
             bell: self.bell,
+            turn: None,
         })
     }
 
@@ -195,6 +198,7 @@ impl NicLine {
             word: self.issued,
             value: QUANTUM,
             bell: Ptr::NULL,
+            turn: None,
         })
     }
 
@@ -210,6 +214,7 @@ impl NicLine {
                 ..tag
             },
             landed: None,
+            ring: None,
         })
     }
 

@@ -10,7 +10,7 @@ use tidegate_hal::memory::Block as _;
 
 use super::check::{check, check_own, differ};
 use super::declare::Window;
-use super::describe::{Description, Purpose, Terms};
+use super::describe::{Purpose, Terms};
 use super::edges::Edges;
 use super::meeting::Meeting;
 use super::routes::{Offer, Own, Routes, Way};
@@ -198,6 +198,14 @@ impl<T: Element, K: Discipline> Window<T, K> {
             _ => world.device().land_up_to(),
         };
         let known = description.in_job(roster);
+        if matches!(description.terms.purpose, Purpose::Collective(_)) && world.device().rings() {
+            let near = |other: &usize| {
+                let near = *other < world.size() && world.bell(*other).is_some();
+                near && !world.by_nic(*other, near)
+            };
+            description.rings = description.neighbours();
+            description.rings.retain(near);
+        }
         if world.staged() {
             let far = |other: &usize| {
                 let near = *other < world.size() && world.bell(*other).is_some();
@@ -258,7 +266,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
                 return Err(Disagreement::Staged { rank, other }.into());
             }
             let shape = Shape::of(&edges);
-            let (own, offer) = allocate(world, mine, &shape)?;
+            let (own, offer) = allocate(world, &edges, &shape)?;
             let letters = offer.letters(&edges, &shape);
             Ok((letters, (shape, own)))
         };
@@ -342,15 +350,17 @@ impl<T: Element, K: Discipline> Window<T, K> {
 /// Allocates this rank's memory of a window, with words that are ready for the first epoch.
 fn allocate<D: Device>(
     world: &World<D>,
-    mine: &Description,
+    edges: &Edges<'_>,
     shape: &Shape,
 ) -> Result<(Own<D>, Offer)> {
+    let mine = edges.mine;
     let (block, far) = shape.allocate(world.device())?;
-    // Both buffers are free at first, so the exposure for epoch 0 has been given already.
-    let before = mine.terms.before;
-    let exposed = before + mine.exposed_at_first();
-    let exposed = (shape.targets.iter().enumerate())
-        .map(|(index, rank)| (*rank, shape.exposed(index), exposed));
+    // All buffers are free at first, so the exposure for epoch 0 has been given already.
+    let (before, early) = (mine.terms.before, mine.exposed_at_first());
+    let exposed = (shape.targets.iter().enumerate()).map(|(index, rank)| {
+        let count = shape.exposures(edges, *rank, (before, early));
+        (*rank, shape.exposed(index), count)
+    });
     let done =
         (shape.origins.iter().enumerate()).map(|(index, rank)| (*rank, shape.done(index), before));
     for (rank, cell, count) in exposed.chain(done) {

@@ -14,6 +14,7 @@
 use super::Kind;
 use super::describe::{Description, Purpose, SLOT_ALIGN, Terms, room};
 use super::edges::Edges;
+use super::ring::RING_BEYOND;
 use crate::epochs::MOST;
 use crate::error::{Declared, Disagreement, Property};
 use crate::footprint::{Footprint, Overlap, find_overlap};
@@ -180,11 +181,13 @@ fn bytes(mine: &Description, moved: Option<usize>) -> Option<usize> {
         let bytes = slot.len.checked_mul(mine.terms.size)?;
         sum.checked_add(if bytes <= mine.land_up_to {
             bytes.checked_mul(2)?.checked_add(SLOT_ALIGN)?
+        } else if !mine.rings.is_empty() {
+            RING_BEYOND
         } else {
             0
         })
     });
-    let (_, [near, far]) = mine.slots(|_| false)?;
+    let (_, [near, far]) = mine.slots(|_| false, |_| false)?;
     near.checked_add(far)?
         .checked_add(moved?)?
         .checked_add(landings?)?
@@ -251,6 +254,7 @@ mod tests {
                 .collect(),
             far: Vec::new(),
             land_up_to: 0,
+            rings: Vec::new(),
             started_alone: false,
         }
     }
@@ -262,8 +266,14 @@ mod tests {
             plain(&[(0, 0, 1), (0, 1, 1)], &[(0, 0), (0, 1)]),
         ];
         assert_eq!(meet(&all).unwrap()[0].origins(), [1]);
-        assert_eq!(all[0].slots(|_| false), Some((vec![0, 64], [192, 0])));
-        assert_eq!(all[0].slots(|_| true), Some((vec![0, 64], [0, 192])));
+        assert_eq!(
+            all[0].slots(|_| false, |_| false),
+            Some((vec![0, 64], [192, 0]))
+        );
+        assert_eq!(
+            all[0].slots(|_| true, |_| false),
+            Some((vec![0, 64], [0, 192]))
+        );
     }
 
     #[test]

@@ -174,6 +174,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             outbound: Vec::new(),
             far: Vec::new(),
             land_up_to: 0,
+            rings: Vec::new(),
             started_alone: false,
         };
         Window {

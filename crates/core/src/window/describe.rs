@@ -29,6 +29,8 @@ pub(super) struct Description {
     pub(super) far: Vec<usize>,
     /// The largest slot, in bytes, for which the device uses a landing.
     pub(super) land_up_to: usize,
+    /// The ranks whose slots are rings if they agree, in ascending order.
+    pub(super) rings: Vec<usize>,
     /// Whether the rank is alone because its process was started without a job.
     pub(super) started_alone: bool,
 }
@@ -78,6 +80,8 @@ pub(super) struct Part {
     /// Whether it reaches the neighbour by its NIC, through staged memory.
     pub(super) far: bool,
     pub(super) land_up_to: usize,
+    /// Whether it would use rings with the neighbour.
+    pub(super) ring: bool,
 }
 
 /// [`Outbound`], to a neighbour that knows who it is.
@@ -199,8 +203,12 @@ impl Description {
     }
 
     /// The byte offset of each inbound slot within one buffer of its block (near or far), and the size of one buffer of
-    /// each block.
-    pub(super) fn slots(&self, far: impl Fn(usize) -> bool) -> Option<(Vec<usize>, [usize; 2])> {
+    /// each block. Slots of a ring have offsets among themselves, from 0 on.
+    pub(super) fn slots(
+        &self,
+        far: impl Fn(usize) -> bool,
+        ring: impl Fn(usize) -> bool,
+    ) -> Option<(Vec<usize>, [usize; 2])> {
         if self.terms.kind != Kind::Slot {
             let bytes = self
                 .memory
@@ -210,7 +218,17 @@ impl Description {
         }
         let mut ends = [0usize; 2];
         let mut offsets = Vec::with_capacity(self.inbound.len());
+        // Few origins have several slots, and these come one after the other.
+        let mut in_ring = (usize::MAX, 0);
         for slot in &self.inbound {
+            if ring(slot.origin) {
+                if in_ring.0 != slot.origin {
+                    in_ring = (slot.origin, 0);
+                }
+                offsets.push(in_ring.1);
+                in_ring.1 = room(in_ring.1, slot.len, self.terms.size)?;
+                continue;
+            }
             let end = &mut ends[usize::from(far(slot.origin))];
             offsets.push(*end);
             *end = room(*end, slot.len, self.terms.size)?;

@@ -23,8 +23,10 @@ pub(super) struct Edge {
     pub(super) landing: Option<Landing>,
     /// If the NIC sends staged data: the memory where this rank's streams put it.
     pub(super) staging: Option<Staging>,
-    /// The distance in bytes from the buffer of even epochs to that of odd ones.
+    /// The distance in bytes from the buffer of even epochs to that of odd ones, or from one buffer of a ring to the next.
     pub(super) flip: usize,
+    /// How many buffers a ring has; otherwise 2.
+    pub(super) buffers: u32,
     /// The number of elements, or 0 for a layout. So every operation on a layout takes the slow path of the length
     /// check, and other operations need no second check.
     pub(super) len: usize,

@@ -148,6 +148,7 @@ impl<'a> Edges<'a> {
                 inbound: neighbour.inbound.iter().map(slot).collect(),
                 far: mine.far.binary_search(&neighbour.rank).is_ok(),
                 land_up_to: mine.land_up_to,
+                ring: mine.rings.binary_search(&neighbour.rank).is_ok(),
             };
             Letter {
                 rank: neighbour.rank,
@@ -202,6 +203,12 @@ impl<'a> Edges<'a> {
     pub(super) fn is_far(&self, other: usize) -> bool {
         self.mine.far.binary_search(&other).is_ok()
             || self.of(other).is_some_and(|other| other.said.far)
+    }
+
+    /// Whether the slots between this rank and another are rings.
+    pub(super) fn is_ring(&self, other: usize) -> bool {
+        self.mine.rings.binary_search(&other).is_ok()
+            && self.of(other).is_some_and(|other| other.said.ring)
     }
 
     /// Whether an inbound slot has a landing. It must have bytes (an empty landing would always count as filled), in a
@@ -300,6 +307,7 @@ pub(super) mod tests {
                 .collect(),
             far: Vec::new(),
             land_up_to: 16,
+            rings: Vec::new(),
             started_alone: false,
         }
     }

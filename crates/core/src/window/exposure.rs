@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Landed, Landing, Move, QUANTUM, Shape, Side, Step, Tag, Wait,
+    Action, Add, Awaited, Batch, Landed, Landing, Move, QUANTUM, Shape, Side, Step, Tag, Turn, Wait,
 };
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::ids::WindowId;
@@ -145,11 +145,26 @@ pub(super) fn signal_steps(peer: &Peer, window: WindowId, awaited: Awaited) -> V
         awaited,
     };
     match peer.link {
+        Link::Mapped { word, bell }
+            if let Some(ring) = peer.ring
+                && awaited == Awaited::Exposure =>
+        {
+            let epochs = ring.exposed_every();
+            let operand = peer.operand;
+            vec![Step::Add(Add {
+                word,
+                value: epochs * QUANTUM,
+                bell,
+                tag: Some(told),
+                turn: Some(Turn::Every { epochs, operand }),
+            })]
+        }
         Link::Mapped { word, bell } => vec![Step::Add(Add {
             word,
             value: QUANTUM,
             bell,
             tag: Some(told),
+            turn: None,
         })],
         Link::Nic(ref line) => line.ring(told).collect(),
     }
@@ -171,6 +186,7 @@ fn copy_step(size: usize, count: usize, from: Ptr, to: Ptr) -> Step {
         parity: Ptr::NULL,
         early: false,
         landing: None,
+        buffers: 2,
     })
 }
 
@@ -202,6 +218,7 @@ pub(super) fn wait_step(peer: &Peer, window: WindowId) -> Step {
         quantum: QUANTUM,
         tag,
         landed: peer.landed,
+        ring: peer.ring,
     })
 }
 

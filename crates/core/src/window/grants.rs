@@ -285,6 +285,7 @@ fn give<D: Device>(half: &Half<D>, grant: Ptr, value: u64) -> Step {
         value,
         bell: own.expect("a rank has a bell of its own"),
         tag: None,
+        turn: None,
     })
 }
 
@@ -303,6 +304,7 @@ fn open<D: Device>(half: &Half<D>, block: &Arc<D::Block>) -> Batch {
             quantum: QUANTUM,
             tag,
             landed: None,
+            ring: None,
         }));
         steps.push(give(half, cell(block.base(), lane), QUANTUM));
         steps
@@ -323,6 +325,7 @@ fn by_kernel<D: Device>(half: &Half<D>, lane: usize) -> Option<Arc<Batch>> {
         value: QUANTUM,
         bell,
         tag: Some(tag(half, lane, Awaited::Completion)),
+        turn: None,
     });
     // SAFETY: the word and the bell lie in blocks that the half holds.
     Some(Arc::new(unsafe { Batch::new([vec![add]], Vec::new()) }))
@@ -343,6 +346,7 @@ fn complete<D: Device>(
                 value,
                 bell: *bell,
                 tag,
+                turn: None,
             }),
             Link::Nic(_) => unreachable!("a mapped peer"),
         };
@@ -359,6 +363,7 @@ fn complete<D: Device>(
                 quantum: QUANTUM,
                 tag: tag(half, lane, Awaited::Kernel),
                 landed: None,
+                ring: None,
             };
             // Both adds add nothing. If the kernel has not completed the target, they poison their words.
             return vec![

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_hal::batch::Landed;
+use tidegate_hal::batch::{Landed, Ring};
 use tidegate_hal::device::{Device, Reclaim};
 use tidegate_hal::memory::Ptr;
 
@@ -30,6 +30,8 @@ pub(super) struct Peer {
     pub(super) buffers: Ptr,
     /// If the peer is an origin: where its data may land before its word has come.
     pub(super) landed: Option<Landed>,
+    /// If slots between the two ranks are a ring: at this rank if the peer is an origin, and at the peer if it is a target.
+    pub(super) ring: Option<Ring>,
     /// If the peer is an origin by range, and data is staged: the elements that it accesses, the copy of them that NICs
     /// access, and how many there are.
     pub(super) ranges: Vec<(Ptr, Ptr, usize)>,

@@ -115,6 +115,7 @@ impl<D: Device> Meeting<D> {
                     operand: own.byte_add(cell + Shape::OPERAND),
                     buffers: own.byte_add(cell + Shape::BUFFERS),
                     landed: None,
+                    ring: None,
                     ranges: Vec::new(),
                     link,
                 })
@@ -134,7 +135,10 @@ impl<D: Device> Meeting<D> {
         }
         let targets = shape.targets.iter().enumerate().map(|(index, &target)| {
             let route = routes.of(target);
-            peer(index, route, shape.exposed(index), route.place.done, 0)
+            let peer = peer(index, route, shape.exposed(index), route.place.done, 0)?;
+            let ring = route.place.ring.zip(route.base());
+            let ring = ring.map(|(ring, base)| ring.at(base));
+            Ok(Peer { ring, ..peer })
         });
         // All ranks have described the window alike.
         let early = mine.exposed_at_first();
@@ -152,6 +156,7 @@ impl<D: Device> Meeting<D> {
             });
             Ok(Peer {
                 landed: landed[index],
+                ring: shape.ring(origin, own),
                 ranges: ranges.collect(),
                 ..peer
             })
@@ -268,6 +273,7 @@ impl<D: Device> Meeting<D> {
                         flip: shape.staging_flip(),
                     }),
                     flip: there.flip,
+                    buffers: there.ring.map_or(2, |ring| ring.at(Ptr::NULL).buffers),
                     len,
                     taken: 0,
                     layout,

@@ -89,6 +89,7 @@ mod plan;
 mod programs;
 mod refused;
 mod rest;
+mod ring;
 mod round;
 mod rounds;
 mod routes;

@@ -313,5 +313,6 @@ pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, si
             let linear = note.local_layout.is_none() && note.remote_layout.is_none();
             note.what == What::Put && whole && linear
         }),
+        buffers: edge.buffers,
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tidegate_hal::batch::{Add, Awaited, Batch, Move, QUANTUM, Step, Tag, Wait};
+use tidegate_hal::batch::{Add, Awaited, Batch, Move, QUANTUM, Step, Tag, Turn, Wait};
 use tidegate_hal::device::Device;
 use tidegate_hal::site::CallSite;
 
@@ -296,6 +296,7 @@ pub(super) fn lower<D: Device>(
                 quantum: QUANTUM,
                 tag,
                 landed: None,
+                ring: None,
             };
             let wait = Step::Wait(wait);
             let size = half.window.element_size;
@@ -309,6 +310,10 @@ pub(super) fn lower<D: Device>(
                         value: QUANTUM,
                         bell: *bell,
                         tag: Some(told),
+                        turn: peer.ring.map(|ring| Turn::Flag {
+                            ring,
+                            operand: peer.operand,
+                        }),
                     };
                     steps.push(wait);
                     steps.extend(checks);

@@ -160,14 +160,15 @@ pub(crate) struct Round<D: Device> {
     sent: Vec<(Arc<Tickets>, Arc<NicLine>)>,
 }
 
+/// The index of a rank among the peers.
+fn peer_of<D: Device>(half: &Half<D>, rank: usize) -> usize {
+    let index = half.peers.binary_search_by_key(&rank, |peer| peer.rank);
+    index.expect("the window was declared for these ranks")
+}
+
 /// The indices of ranks among the peers, in ascending order.
 fn indices<D: Device>(half: &Half<D>, ranks: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut members: Vec<_> = ranks
-        .map(|rank| {
-            let index = half.peers.binary_search_by_key(&rank, |peer| peer.rank);
-            index.expect("the window was declared for these ranks")
-        })
-        .collect();
+    let mut members: Vec<_> = ranks.map(|rank| peer_of(half, rank)).collect();
     members.sort_unstable();
     members.dedup();
     members
@@ -413,8 +414,7 @@ fn follower<D: Device>(
     if origins.any(|other| other != rank) {
         return None;
     }
-    let index = half.peers.binary_search_by_key(&rank, |peer| peer.rank);
-    let index = index.expect("the window was declared for these ranks");
+    let index = peer_of(half, rank);
     if half.peers[index].landed.is_some() {
         return None;
     }
@@ -450,20 +450,22 @@ fn lower_local<T: Element, D: Device>(
         shape: Shape::Linear,
     };
     let place = |from: &Origin<'_, D>| match *from {
-        Origin::Run(run) => (linear(run.at()), Ptr::NULL),
-        Origin::Slot(_, slot, offset) => {
+        Origin::Run(run) => (linear(run.at()), Ptr::NULL, 2),
+        Origin::Slot(rank, slot, offset) => {
             let (side, parity) = inbox.side(slot);
             let base = side.base.byte_add(offset);
-            (Side { base, ..side }, parity)
+            let ring = inbox.half().peers[peer_of(inbox.half(), rank)].ring;
+            let buffers = ring.map_or(2, |ring| ring.buffers);
+            (Side { base, ..side }, parity, buffers)
         }
     };
-    let (src, parity) = place(&one.from);
+    let (src, parity, buffers) = place(&one.from);
     let bytes = one.count * size_of::<T>();
     let (action, size, count) = match &one.action {
         LocalAction::Copy | LocalAction::CopyNumber(_) => (Action::Copy, size_of::<T>(), one.count),
         LocalAction::CopyRows { count, size } => {
             // Both are of the same peer, if they are slots, and so of one parity.
-            let (Side { base, flip, .. }, _) = place(count);
+            let (Side { base, flip, .. }, ..) = place(count);
             (Action::CopyUpTo { count: base, flip }, *size, bytes / size)
         }
         LocalAction::Reduce(op, scalar, parts) => {
@@ -497,6 +499,7 @@ fn lower_local<T: Element, D: Device>(
         parity,
         early: false,
         landing: None,
+        buffers,
     });
     check.into_iter().chain([step])
 }

@@ -61,6 +61,7 @@ impl<D: Device> Rounds<D> {
                 quantum: QUANTUM,
                 tag,
                 landed: None,
+                ring: None,
             }));
             by_nic |= [target, origin]
                 .map(|peer| &peer.link)

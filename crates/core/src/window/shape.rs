@@ -6,8 +6,11 @@
 //!
 //! ```text
 //! a cell for each target (its exposures) | a cell for each origin (its completions) | data, in one buffer or two
-//!   | landings of small slots, in as many buffers
+//!   | landings of small slots, in as many buffers | rings
 //! ```
+//!
+//! A ring has the slots of one origin, in as many buffers as fit it, each with a flag in front of them. They are not among
+//! the data then.
 //!
 //! If NICs cannot access that memory, the rank has a second block in host memory, the *far* one, for the ranks that it
 //! reaches by the NIC. It contains cells at the same offsets, the slots of far origins, and *staging*. Staging has a
@@ -20,13 +23,14 @@
 //! neighbour.
 
 use serde::{Deserialize, Serialize};
-use tidegate_hal::batch::Landing;
+use tidegate_hal::batch::{Landing, Ring};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Ptr, Sharing};
 
 use super::Kind;
 use super::describe::room;
 use super::edges::{Edges, Neighbour};
+use super::ring::RingAt;
 use crate::error::Result;
 use crate::nic::NicLine;
 
@@ -53,10 +57,14 @@ pub(super) struct Shape {
     buffer: [usize; 2],
     /// The size of one buffer of landings, in bytes.
     landing_buffer: usize,
+    /// For each origin whose slots are a ring: where it lies in the block.
+    rings: Vec<Option<RingAt>>,
     /// The size of one buffer of staging, in bytes.
     staging_buffer: usize,
     double: bool,
 }
+
+const CHECKED: &str = "sizes were checked";
 
 /// Elements of this rank's memory that a far origin accesses.
 pub(super) struct FarRange {
@@ -85,6 +93,8 @@ pub(super) struct Place {
     pub(super) flip: usize,
     /// The same distance between landings.
     pub(super) landing_flip: usize,
+    /// If the neighbour is an origin whose slots are a ring. The flip is the ring's stride then.
+    pub(super) ring: Option<RingAt>,
     /// In windows by range and atomic windows: where the memory begins.
     pub(super) memory: usize,
     /// How many elements it has.
@@ -123,11 +133,11 @@ impl Shape {
 
     /// The shape of a rank's memory, if it and its neighbours fit together.
     pub(super) fn of(edges: &Edges<'_>) -> Self {
-        const CHECKED: &str = "sizes were checked";
         let mine = edges.mine;
         let (targets, origins) = (edges.targets(), edges.origins());
         let is_far = |other: usize| edges.is_far(other);
-        let (slots, buffer) = mine.slots(is_far).expect(CHECKED);
+        let is_ring = |other: usize| edges.is_ring(other);
+        let (slots, buffer) = mine.slots(is_far, is_ring).expect(CHECKED);
         let neighbours = targets.iter().chain(&origins).copied();
         let mut far: Vec<_> = neighbours.filter(|other| is_far(*other)).collect();
         far.sort_unstable();
@@ -144,6 +154,7 @@ impl Shape {
             far_bytes: 0,
             buffer,
             landing_buffer: 0,
+            rings: Vec::new(),
             staging_buffer: 0,
             double: mine.terms.buffers == 2,
         };
@@ -159,8 +170,9 @@ impl Shape {
             });
             shape.landings.push(landing);
         }
+        let end = shape.lay_rings(edges, end + shape.landing_buffer * buffers);
         // A block is never empty, so that every rank has one to share.
-        shape.bytes = (end + shape.landing_buffer * buffers).max(Self::CELL);
+        shape.bytes = end.max(Self::CELL);
         let mut come = 0;
         let by_range = mine.terms.kind == Kind::Range;
         let far_origins = edges.neighbours.iter().filter(|each| is_far(each.rank));
@@ -196,6 +208,51 @@ impl Shape {
         shape
     }
 
+    /// Lays out the rings from an offset of the block on. Returns where they end.
+    fn lay_rings(&mut self, edges: &Edges<'_>, mut end: usize) -> usize {
+        let (mine, data) = (edges.mine, self.data());
+        for origin in &self.origins {
+            let neighbour = edges.of(*origin).filter(|_| edges.is_ring(*origin));
+            self.rings.push(neighbour.map(|neighbour| {
+                let slots = || neighbour.inbound.iter();
+                let lens = slots().map(|index| mine.inbound[*index].len);
+                let (ring, lead) = RingAt::of(lens, mine.terms.size);
+                let ring = ring.lying_at(end);
+                // Until now they were counted from the end of the lead.
+                slots().for_each(|index| self.slots[*index] += end + lead - data);
+                end += ring.bytes();
+                ring
+            }));
+        }
+        end
+    }
+
+    /// How many exposures this rank counts of a target when the window opens, if it has had `before` epochs and a program
+    /// would know of `early` more. A target with a ring exposes all buffers but those of its next exposure.
+    pub(super) fn exposures(
+        &self,
+        edges: &Edges<'_>,
+        target: usize,
+        (before, early): (u64, u64),
+    ) -> u64 {
+        let Some(target) = edges.of(target).filter(|_| edges.is_ring(target)) else {
+            return before + early;
+        };
+        let lens = target.said.inbound.iter().map(|(_, len)| *len);
+        let (ring, _) = RingAt::of(lens, edges.mine.terms.size);
+        ring.exposed_at_first(before)
+    }
+
+    /// The ring of an origin's slots, in the block that is mapped at `base`.
+    pub(super) fn ring(&self, origin: usize, base: Ptr) -> Option<Ring> {
+        self.ring_at(origin).map(|ring| ring.at(base))
+    }
+
+    fn ring_at(&self, origin: usize) -> Option<RingAt> {
+        let index = self.origins.binary_search(&origin).ok()?;
+        self.rings[index]
+    }
+
     /// Allocates the blocks: the near one, and the far one if some rank is far.
     pub(super) fn allocate<D: Device>(&self, device: &D) -> Result<(D::Block, Option<D::Block>)> {
         let near = device.alloc(self.bytes, Sharing::Peers)?;
@@ -228,6 +285,7 @@ impl Shape {
             },
             flip: self.flip(other),
             landing_flip: if self.double { self.landing_buffer } else { 0 },
+            ring: self.ring_at(other),
             memory: self.data(),
             len: edges.mine.memory,
         }
@@ -275,6 +333,9 @@ impl Shape {
 
     /// The distance in bytes from the buffer of even epochs to that of odd ones, for the data of a rank.
     pub(super) fn flip(&self, other: usize) -> usize {
+        if let Some(ring) = self.ring_at(other) {
+            return ring.stride;
+        }
         let buffer = self.buffer[usize::from(self.is_far(other))];
         if self.double { buffer } else { 0 }
     }
@@ -328,6 +389,7 @@ mod tests {
                 .collect(),
             far: others(rank).filter(|other| Some(*other) == far).collect(),
             land_up_to: if rank == 3 { 16 } else { 24 },
+            rings: Vec::new(),
             started_alone: false,
         };
         (0..ranks).map(describe).collect()

@@ -249,6 +249,7 @@ pub(crate) fn take_apart(
                 value: QUANTUM,
                 // The word has no bell, so a stream that fails does not poison it, and the courier stays.
                 bell: Ptr::NULL,
+                turn: None,
             })
         });
         let back = words.iter().map(|words| {
@@ -262,6 +263,7 @@ pub(crate) fn take_apart(
                     awaited: Awaited::Event,
                 },
                 landed: None,
+                ring: None,
             })
         });
         let instead: Vec<_> = go.chain(back).collect();

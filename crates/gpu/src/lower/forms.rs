@@ -346,6 +346,7 @@ fn operands_are_followed_through_submissions_replays_and_memory() {
         word: ptr(0x1008),
         value: QUANTUM,
         bell: Ptr::NULL,
+        turn: None,
     });
     let steps = batch(vec![
         vec![wait(0x1000), add(0x2000)],

@@ -37,6 +37,7 @@ pub(super) fn wait(word: u64) -> Step {
             awaited: Awaited::Exposure,
         },
         landed: None,
+        ring: None,
     })
 }
 
@@ -46,6 +47,7 @@ pub(super) fn add(word: u64) -> Step {
         word: ptr(word),
         value: QUANTUM,
         bell: ptr(64),
+        turn: None,
     })
 }
 
@@ -64,6 +66,7 @@ pub(super) fn copy(bytes: usize) -> Move {
         parity: Ptr::NULL,
         early: true,
         landing: None,
+        buffers: 2,
     }
 }
 

@@ -322,6 +322,7 @@ mod tests {
             parity: Ptr::NULL,
             early: true,
             landing: None,
+            buffers: 2,
         }
     }
 

@@ -18,6 +18,7 @@ fn wait(word: usize) -> Step {
             awaited: Awaited::Exposure,
         },
         landed: None,
+        ring: None,
     })
 }
 
@@ -27,6 +28,7 @@ fn add(word: usize) -> Step {
         word: ptr(word),
         value: QUANTUM,
         bell: ptr(64),
+        turn: None,
     })
 }
 
@@ -45,6 +47,7 @@ fn put(doubles: usize) -> Step {
         parity: Ptr::NULL,
         early: true,
         landing: None,
+        buffers: 2,
     })
 }
 
@@ -194,6 +197,7 @@ fn a_word_of_the_host_is_counted_on_the_device() {
         word: ptr(HOST),
         value: QUANTUM + 1,
         bell: Ptr::NULL,
+        turn: None,
     });
     let lanes = vec![vec![wait(0x2000), put(1 << 20), odd]];
     assert_eq!(teams(&program(lanes, 16).unwrap()), [0, 1]);
@@ -210,6 +214,7 @@ fn a_lane_that_rings_in_parts_has_one_block() {
                 word: ptr(HOST),
                 value: tidegate_hal::nic::part(index, parts),
                 bell: ptr(64),
+                turn: None,
             })
         };
         let mut lane = vec![wait(0x2000), wait(0x2040)];
@@ -360,6 +365,7 @@ fn an_add_that_is_too_small_to_be_parted_has_one_team() {
         word: ptr(0x3000),
         value: MOST_BLOCKS * PART - 1,
         bell: Ptr::NULL,
+        turn: None,
     });
     let teams_of = |doubles| teams(&program(vec![vec![put(doubles), small]], 49).unwrap());
     // One team is a block or a warp.

@@ -147,6 +147,7 @@ mod tests {
             parity: Ptr::NULL,
             early: false,
             landing: None,
+            buffers: 2,
         }
     }
 

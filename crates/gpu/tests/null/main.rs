@@ -87,6 +87,7 @@ impl Bench {
                 awaited: Awaited::Exposure,
             },
             landed: None,
+            ring: None,
         })
     }
 
@@ -96,6 +97,7 @@ impl Bench {
             word: self.word(number),
             value: QUANTUM,
             bell: Ptr::NULL,
+            turn: None,
         })
     }
 
@@ -125,6 +127,7 @@ impl Bench {
             parity: Ptr::NULL,
             early: false,
             landing: None,
+            buffers: 2,
         });
         let lane = vec![self.wait(0), put, self.add(1)];
         let keep = memory.iter().cloned().map(|each| each as _);

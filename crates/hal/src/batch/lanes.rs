@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Step;
 #[cfg(doc)]
-use super::{Check, Landed, Landing, QUANTUM, Store};
+use super::{Check, Landed, Landing, QUANTUM, Ring, Store, Turn};
 use crate::lock;
 
 /// A lane: `steps[first .. first + len]` of its batch.
@@ -28,6 +28,8 @@ pub struct Batch {
     /// Whether it rings doorbells of a NIC, or waits for words that a NIC adds to.
     helped: bool,
     moves: bool,
+    /// Whether its moves are few and short.
+    quick: bool,
     /// For each lane, the bytes that a NIC moves for it. Empty if no NIC does.
     by_nic: Box<[u64]>,
     /// Whether tools know what it does.
@@ -35,6 +37,9 @@ pub struct Batch {
     /// The batch in the form that its device executes.
     lowered: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
+
+/// The most bytes that the moves of a quick batch move.
+const QUICK: usize = 16 << 10;
 
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,6 +62,8 @@ impl Batch {
     /// - an add to a word that is waited for by [`QUANTUM`] adds one quantum, or is one of the
     ///   [parts](crate::nic::part) by which a NIC is rung;
     /// - if an operand is the `parity` of a move, its lane does not advance it again before an add;
+    /// - the flags of a [`Ring`] are live, aligned to 8 bytes, and written by the one lane that signals by them. The
+    ///   operand of a [`Turn`] is that of a wait for the same peer, and only this stream advances it;
     /// - index tables are written before the batch is submitted, and not again;
     /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
     ///   reaches, aligned for elements of `size` bytes; sources are initialised;
@@ -93,6 +100,11 @@ impl Batch {
             })
             .collect();
         let moves = steps.iter().any(|step| matches!(step, Step::Move(_)));
+        let bytes = steps.iter().map(|step| match step {
+            Step::Move(step) => step.count.saturating_mul(step.size as usize),
+            _ => 0,
+        });
+        let quick = bytes.fold(0, usize::saturating_add) <= QUICK;
         static LAST: AtomicU64 = AtomicU64::new(0);
         Batch {
             id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
@@ -100,6 +112,7 @@ impl Batch {
             by_nic: Box::default(),
             told: AtomicBool::new(false),
             moves,
+            quick,
             steps: steps.into(),
             lanes,
             _keep: keep.into(),
@@ -174,6 +187,12 @@ impl Batch {
     /// Whether some step is a move. A batch without moves takes no time but that of its waits.
     pub fn has_moves(&self) -> bool {
         self.moves
+    }
+
+    /// Whether its own work takes a microsecond or so. A stream may then put off what others hear of it until it has done
+    /// the next batch, too.
+    pub fn is_quick(&self) -> bool {
+        self.quick
     }
 
     /// The lanes; [`Batch::steps`] has the steps of each.

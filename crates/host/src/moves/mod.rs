@@ -23,7 +23,7 @@ mod walk;
 
 use std::mem::MaybeUninit;
 
-use tidegate_hal::batch::{Action, Move, Shape, Side};
+use tidegate_hal::batch::{Action, Move, Op, Shape, Side};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{Mover, Word};
 
@@ -35,15 +35,19 @@ pub use rows::for_each_run;
 /// Carries out moves on the host. Agents of NICs that work with the processor use it, too.
 pub struct HostMover;
 
-/// Whether a move is of an odd epoch.
+/// Which buffer it is the turn of, for the sides that have several.
 ///
 /// # Safety
 ///
 /// A parity that is not null points to a live word.
 #[inline]
-unsafe fn is_odd(step: &Move) -> bool {
+unsafe fn turn(step: &Move) -> usize {
+    if step.parity.is_null() {
+        return 0;
+    }
     // SAFETY: the caller's promise.
-    !step.parity.is_null() && unsafe { &*step.parity.0.cast::<Word>() }.epoch() & 1 == 1
+    let epoch = unsafe { &*step.parity.0.cast::<Word>() }.epoch();
+    epoch as usize & (step.buffers as usize - 1)
 }
 
 /// Where the two sides of a move lie in this epoch.
@@ -54,14 +58,8 @@ unsafe fn is_odd(step: &Move) -> bool {
 #[inline]
 pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
     // SAFETY: the caller's promise.
-    let odd = unsafe { is_odd(step) };
-    let base = |side: &Side| {
-        if odd {
-            side.base.0.wrapping_add(side.flip)
-        } else {
-            side.base.0
-        }
-    };
+    let turn = unsafe { turn(step) };
+    let base = |side: &Side| side.base.0.wrapping_add(turn * side.flip);
     (base(&step.src), base(&step.dst))
 }
 
@@ -69,13 +67,12 @@ pub(crate) unsafe fn by_turns(step: &Move) -> (*mut u8, *mut u8) {
 ///
 /// # Safety
 ///
-/// `count` points to a live `u64` that nobody writes meanwhile, and so it does with `flip` in an odd epoch. A parity
-/// that is not null points to a live word.
+/// `count` points to a live `u64` that nobody writes meanwhile, and so it does in each buffer, which `flip` leads to. A
+/// parity that is not null points to a live word.
 #[inline]
 pub(crate) unsafe fn counted(step: &Move, count: Ptr, flip: usize) -> Move {
     // SAFETY: the caller's promise.
-    let odd = flip != 0 && unsafe { is_odd(step) };
-    let count = count.byte_add(if odd { flip } else { 0 });
+    let count = count.byte_add(unsafe { turn(step) } * flip);
     // SAFETY: the caller's promise.
     let count = unsafe { count.0.cast::<u64>().read() };
     Move {
@@ -91,12 +88,24 @@ impl Mover for HostMover {
         // SAFETY: `Batch::new` promises that a parity that is not null points to a live word.
         let (src, dst) = unsafe { by_turns(step) };
         match step.action {
-            Action::Copy => {
+            // The first vector of a reduction replaces what is there.
+            Action::Copy
+            | Action::Accumulate {
+                op: Op::Replace,
+                atomic: false,
+                ..
+            } => {
                 let size = step.size as usize;
                 if let (Shape::Linear, Shape::Linear) = (step.src.shape, step.dst.shape) {
                     // SAFETY: `Batch::new` promises that both sides are live and do not overlap, that nobody else
                     // writes the source meanwhile, and that nobody else accesses the destination.
-                    unsafe { std::ptr::copy_nonoverlapping(src, dst, size * step.count) };
+                    unsafe {
+                        match size * step.count {
+                            // A call of `memcpy` takes longer than that.
+                            8 => copy_each::<8>(1, (src, 0), (dst, 0)),
+                            bytes => std::ptr::copy_nonoverlapping(src, dst, bytes),
+                        }
+                    }
                     return;
                 }
                 // SAFETY: the same promises, for every element that the shapes reach.

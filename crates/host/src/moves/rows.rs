@@ -19,6 +19,13 @@ pub(super) unsafe fn for_each_row(
 ) {
     let size = step.size as usize;
     let (from, to) = (&step.src.shape, &step.dst.shape);
+    if let (Shape::Linear, Shape::Linear) = (from, to) {
+        // To make a nest would take longer than a short move does.
+        if step.count != 0 {
+            row(src, dst, Loop::contiguous(step.count, size));
+        }
+        return;
+    }
     if let Some(nest) = Nest::new(from, to, step.count, size) {
         nest.for_each_row(src, dst, row);
         return;

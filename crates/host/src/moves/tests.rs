@@ -148,6 +148,7 @@ fn step(action: Action, size: usize, [from, to]: &[Sample; 2], src: Ptr, dst: Pt
         parity: Ptr::NULL,
         early: false,
         landing: None,
+        buffers: 2,
     }
 }
 
@@ -496,6 +497,7 @@ fn a_move_without_elements_touches_nothing() {
                 parity: Ptr::NULL,
                 early: false,
                 landing: None,
+                buffers: 2,
             };
             // SAFETY: there are no elements.
             unsafe { HostMover.carry(&step) };
@@ -522,6 +524,7 @@ fn the_parity_of_the_epoch_chooses_the_buffers() {
             parity: Ptr(std::ptr::from_ref(&word).cast_mut().cast()),
             early: false,
             landing: None,
+            buffers: 2,
         };
         // SAFETY: both buffers of both sides are live.
         unsafe { HostMover.carry(&step) };

@@ -203,6 +203,7 @@ fn step(op: Op, scalar: Scalar, size: usize, count: usize, src: *mut u8, dst: *m
         parity: Ptr::NULL,
         early: false,
         landing: None,
+        buffers: 2,
     }
 }
 

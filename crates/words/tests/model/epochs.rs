@@ -15,6 +15,8 @@ struct Pair {
     epochs: u64,
     /// Exposures that are given in advance although they must not be.
     credit: u64,
+    /// The buffers are a ring, and the origin rings after two epochs unless it waits.
+    ring: bool,
     /// The target posts the next epoch before it has read the last one.
     post_early: bool,
     origin: Option<Mutant>,
@@ -25,6 +27,7 @@ const SINGLE: Pair = Pair {
     buffers: 1,
     epochs: 2,
     credit: 0,
+    ring: false,
     post_early: false,
     origin: None,
     target: None,
@@ -37,18 +40,36 @@ const DOUBLE: Pair = Pair {
     ..SINGLE
 };
 
+/// The buffers of both halves are used again.
+const RING: Pair = Pair {
+    buffers: 2,
+    epochs: 3,
+    ring: true,
+    ..SINGLE
+};
+const LONG_RING: Pair = Pair {
+    buffers: 4,
+    epochs: 5,
+    ..RING
+};
+
 fn pair(with: Pair) -> impl Fn() + Send + Sync + 'static {
     move || {
         let bells = Arc::new([Bell::new(), Bell::new()]);
-        let edge = Arc::new(Edge::with(0, 1, with.buffers, 1, with.credit));
+        let edge = Arc::new(match with.ring {
+            true => Edge::of_ring(0, 1, with.buffers, with.credit),
+            false => Edge::with(0, 1, with.buffers, 1, with.credit),
+        });
         let origin = {
             let (edge, bells) = (edge.clone(), bells.clone());
             spawn(with.origin, move || {
-                let mut stream = Stream::new(&bells[0]);
+                let after = if with.ring { 2 } else { 1 };
+                let mut stream = Stream::new(&bells[0]).ringing_after(after);
                 for epoch in 0..with.epochs {
                     edge.fill(epoch);
                     stream.go([edge.complete(&bells[1])]);
                 }
+                stream.ring();
             })
         };
         mutate(with.target);
@@ -78,6 +99,35 @@ fn one_buffer() {
 #[test]
 fn two_buffers() {
     check(3, pair(DOUBLE));
+}
+
+#[test]
+fn a_ring_of_two() {
+    check(3, pair(RING));
+}
+
+#[test]
+fn a_ring_of_four() {
+    check(2, pair(LONG_RING));
+}
+
+#[test]
+fn mutants_of_a_ring() {
+    for flaw in [Mutant::AddWithoutRelease, Mutant::LookWithoutAcquire] {
+        let origin = Some(flaw);
+        caught(Finding::Race, pair(Pair { origin, ..RING }));
+        let target = Some(flaw);
+        caught(Finding::Race, pair(Pair { target, ..RING }));
+    }
+    for ring in [RING, LONG_RING] {
+        // The origin uses a buffer again that the target has not read, and stores its flag over one that the target waits
+        // for.
+        caught(Finding::Asleep, pair(Pair { credit: 1, ..ring }));
+        let origin = Some(Mutant::NoFence);
+        caught(Finding::Asleep, pair(Pair { origin, ..ring }));
+    }
+    let post_early = true;
+    caught(Finding::Data, pair(Pair { post_early, ..RING }));
 }
 
 #[test]

@@ -100,6 +100,7 @@ fn check_of(grant: &Grant) -> Step {
             awaited: Awaited::Kernel,
         },
         landed: None,
+        ring: None,
     })
 }
 

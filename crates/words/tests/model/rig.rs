@@ -8,7 +8,7 @@ use std::sync::{Arc, Once};
 
 use loom::cell::UnsafeCell;
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Move, QUANTUM, Shape, Side, Step, Tag, Wait,
+    Action, Add, Awaited, Batch, Move, QUANTUM, Ring, Shape, Side, Step, Tag, Turn, Wait,
 };
 use tidegate_hal::memory::Ptr;
 use tidegate_words::sync::model::{self, Died, Mutant};
@@ -155,6 +155,8 @@ pub(crate) struct Edge {
     pub(crate) done: Count,
     /// The slot at the target: one buffer or two, one after the other.
     slot: Box<[Datum]>,
+    /// The flags of the buffers, if they are a ring.
+    flags: Box<[Word]>,
     /// What the origin puts.
     source: Box<[Datum]>,
     len: usize,
@@ -172,11 +174,30 @@ impl Edge {
             exposed: Count::new((buffers as u64 - 1 + credit) * QUANTUM),
             done: Count::new(0),
             slot: data(buffers * len),
+            flags: Box::default(),
             source: data(len),
             len,
             origin,
             target,
         }
+    }
+
+    /// Makes an edge whose slot is a ring of `buffers` buffers. Half of them are exposed in advance, and `credit` more.
+    pub(crate) fn of_ring(origin: u32, target: u32, buffers: usize, credit: u64) -> Self {
+        let first = (buffers / 2) as u64 + credit;
+        Edge {
+            exposed: Count::new(first * QUANTUM),
+            flags: (0..buffers).map(|_| Word::new(0)).collect(),
+            ..Self::with(origin, target, buffers, 1, 0)
+        }
+    }
+
+    fn ring(&self) -> Option<Ring> {
+        (!self.flags.is_empty()).then(|| Ring {
+            flags: at(&self.flags[0]),
+            stride: size_of::<Word>(),
+            buffers: self.flags.len() as u32,
+        })
     }
 
     pub(crate) fn new(origin: u32, target: u32, buffers: usize) -> Self {
@@ -227,7 +248,18 @@ impl Edge {
 
     /// The target's post. `bell` is the origin's.
     pub(crate) fn post(&self, bell: &Bell) -> Vec<Step> {
-        vec![add(&self.exposed.word, Some(bell))]
+        let turn = self.ring().map(|ring| {
+            let (epochs, operand) = (ring.exposed_every(), at(&self.done.operand));
+            (epochs, Turn::Every { epochs, operand })
+        });
+        let (epochs, turn) = turn.unzip();
+        vec![Step::Add(Add {
+            tag: None,
+            word: at(&self.exposed.word),
+            value: epochs.unwrap_or(1) * QUANTUM,
+            bell: at(bell),
+            turn,
+        })]
     }
 
     /// The origin's complete with one put. `bell` is the target's.
@@ -236,7 +268,16 @@ impl Edge {
             self.await_exposure(),
             self.put(),
             Step::Flush,
-            add(&self.done.word, Some(bell)),
+            Step::Add(Add {
+                tag: None,
+                word: at(&self.done.word),
+                value: QUANTUM,
+                bell: at(bell),
+                turn: self.ring().map(|ring| {
+                    let operand = at(&self.exposed.operand);
+                    Turn::Flag { ring, operand }
+                }),
+            }),
         ]
     }
 
@@ -246,7 +287,12 @@ impl Edge {
 
     /// The target's wait.
     pub(crate) fn wait(&self) -> Vec<Step> {
-        vec![wait(&self.done, QUANTUM, self.origin, Awaited::Completion)]
+        let plain = wait(&self.done, QUANTUM, self.origin, Awaited::Completion);
+        let Step::Wait(plain) = plain else {
+            unreachable!("it was just made");
+        };
+        let ring = self.ring();
+        vec![Step::Wait(Wait { ring, ..plain })]
     }
 
     /// The move from the source to the slot, by parity if there are two buffers.
@@ -278,6 +324,7 @@ impl Edge {
             },
             early: false,
             landing: None,
+            buffers: (self.slot.len() / self.len) as u32,
         })
     }
 }
@@ -292,6 +339,7 @@ pub(crate) fn add(word: &Word, bell: Option<&Bell>) -> Step {
         word: at(word),
         value: QUANTUM,
         bell: bell.map_or(Ptr::NULL, at),
+        turn: None,
     })
 }
 
@@ -302,6 +350,7 @@ pub(crate) fn add_value(word: &Word, value: u64, bell: &Bell) -> Step {
         word: at(word),
         value,
         bell: at(bell),
+        turn: None,
     })
 }
 
@@ -316,6 +365,7 @@ pub(crate) fn wait(count: &Count, quantum: u64, peer: u32, awaited: Awaited) -> 
             awaited,
         },
         landed: None,
+        ring: None,
     })
 }
 
@@ -325,10 +375,12 @@ pub(crate) struct DataMover;
 
 impl Mover for DataMover {
     unsafe fn carry(&mut self, step: &Move) {
-        // SAFETY: a parity that is not null is an operand of the batch's.
-        let odd =
-            !step.parity.is_null() && unsafe { &*step.parity.0.cast::<Word>() }.epoch() & 1 == 1;
-        let flip = if odd { step.dst.flip } else { 0 };
+        let turn = match step.parity.is_null() {
+            true => 0,
+            // SAFETY: a parity that is not null is an operand of the batch's.
+            false => unsafe { &*step.parity.0.cast::<Word>() }.epoch() as usize,
+        };
+        let flip = turn % step.buffers as usize * step.dst.flip;
         let (src, dst) = (step.src.base.0, step.dst.base.0.wrapping_add(flip));
         for index in 0..step.count {
             model::tick();
@@ -352,6 +404,9 @@ pub(crate) struct Stream<'a> {
     engine: Engine,
     bell: &'a Bell,
     failed: Option<Halt>,
+    /// After how many batches it rings, if it need not wait before. And after how many it has not rung.
+    rings_after: u64,
+    owed: u64,
 }
 
 impl<'a> Stream<'a> {
@@ -361,6 +416,16 @@ impl<'a> Stream<'a> {
             engine: Engine::default(),
             bell,
             failed: None,
+            rings_after: 1,
+            owed: 0,
+        }
+    }
+
+    /// Lets it ring only after so many batches.
+    pub(crate) fn ringing_after(self, rings_after: u64) -> Self {
+        Stream {
+            rings_after,
+            ..self
         }
     }
 
@@ -377,7 +442,7 @@ impl<'a> Stream<'a> {
         }
         // SAFETY: as above; models ring the bell of the rank that waits.
         let outcome = unsafe {
-            tidegate_words::run(
+            let outcome = tidegate_words::run(
                 &mut self.engine,
                 &batch,
                 &mut DataMover,
@@ -385,13 +450,25 @@ impl<'a> Stream<'a> {
                 Patience::NONE,
                 |_| Blocked::Waits,
                 |_| {},
-            )
+            );
+            self.owed += 1;
+            if self.owed >= self.rings_after || outcome.is_err() {
+                self.owed = 0;
+                self.engine.ring();
+            }
+            outcome
         };
         outcome.map_err(|halt| {
             let halt = halt.expect("no model aborts a stream");
             self.failed = Some(halt);
             halt
         })
+    }
+
+    /// Rings for the last batches.
+    pub(crate) fn ring(&mut self) {
+        // SAFETY: the bells belong to the model.
+        unsafe { self.engine.ring() };
     }
 
     /// Like [`Stream::run`], for models in which no rank dies.

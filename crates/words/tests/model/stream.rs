@@ -75,7 +75,7 @@ fn retire(executor: Option<Mutant>, owner: Option<Mutant>) -> impl Fn() + Send +
                 take(&shared, 1);
                 mutate(executor);
                 assert_eq!(datum.read(), 0, "the memory is in use");
-                shared.pass();
+                shared.pass(1);
             })
         };
         submit(&shared);
@@ -124,8 +124,8 @@ fn awaiting(executor: Option<Mutant>, task: Option<Mutant>) -> impl Fn() + Send 
         let executing = {
             let shared = shared.clone();
             spawn(executor, move || {
-                shared.pass();
-                shared.pass();
+                shared.pass(1);
+                shared.pass(1);
             })
         };
         // The items that were submitted, and that the executor has found.
@@ -185,8 +185,8 @@ fn fault(executor: Option<Mutant>) -> impl Fn() + Send + Sync + 'static {
             let (shared, datum) = (shared.clone(), datum.clone());
             spawn(executor, move || {
                 datum.write(1);
-                shared.set_fault(Fault::Aborted);
-                shared.pass();
+                shared.set_fault(Fault::Aborted, 0);
+                shared.pass(1);
             })
         };
         passed(&shared);
@@ -221,9 +221,9 @@ fn two_marks(executor: Option<Mutant>, owner: Option<Mutant>) -> impl Fn() + Sen
         let executing = {
             let (shared, datum) = (shared.clone(), datum.clone());
             spawn(executor, move || {
-                shared.pass();
+                shared.pass(1);
                 datum.write(1);
-                shared.pass();
+                shared.pass(1);
             })
         };
         mutate(owner);

@@ -12,13 +12,19 @@ pub(super) fn direct(job: &Job, input: Buffer, exclusive: bool, count: usize) ->
         for higher in job.rank + 1..job.ranks {
             made.send(job, step, (higher, 0), own, count);
         }
+        if job.rank == 0 {
+            if !exclusive && own != to {
+                made.copy_beside(step, own, to, count);
+            }
+            continue;
+        }
         let lower = 0..job.rank;
         let mut vectors: Vec<_> = lower
             .map(|other| made.receive(job, step, (other, 0), count))
             .collect();
         if !exclusive {
             let mut mine = own;
-            if own == to && job.rank != 0 {
+            if own == to {
                 made.needs_scratch(count);
                 made.copy_beside(job.end(step), own, SCRATCH, count);
                 mine = SCRATCH;

@@ -39,6 +39,7 @@ fn edge(lane: usize, base: Ptr, offset: usize, len: usize) -> Edge {
         staging: Some(Staging { base, flip: 0 }),
         layout: None,
         flip: 0,
+        buffers: 2,
         len,
         taken: 0,
         name: Box::new(SlotName {

@@ -62,6 +62,7 @@ impl Lane {
             parity: Ptr::NULL,
             early: true,
             landing: None,
+            buffers: 2,
         }));
         let out = arena.word(0);
         steps.push(add(out, bell));

@@ -185,6 +185,7 @@ impl Edge {
                 parity,
                 early: true,
                 landing: self.landing.filter(|_| !self.plain),
+                buffers: 2,
             }));
             first += count;
             steps.extend(rung.map(|index| self.ring(index, bell)));
@@ -199,6 +200,7 @@ impl Edge {
             word: self.done.0,
             value: part(index as u64, self.parts.len() as u64 + 1),
             bell,
+            turn: None,
         })
     }
 }

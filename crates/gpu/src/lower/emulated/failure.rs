@@ -250,6 +250,7 @@ impl Lands {
             parity: Ptr::NULL,
             early: true,
             landing: Some(of(landing)),
+            buffers: 2,
         });
         let Step::Wait(plain) = wait(done.0, done.1, QUANTUM, 8) else {
             unreachable!("it is a wait");
@@ -345,6 +346,7 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
                 parity: Ptr::NULL,
                 early: false,
                 landing: None,
+                buffers: 2,
             })
         });
         // Two lanes whose bytes land: one puts, and one waits for bytes that have landed, if anything may have come.
@@ -517,6 +519,7 @@ pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<
                 parity: Ptr::NULL,
                 early: rng.once_in(2),
                 landing: None,
+                buffers: 2,
             }));
         }
         if !only {

@@ -166,6 +166,7 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
                 flip: place.slot.1,
                 bytes: place.bytes,
             }),
+            ring: None,
         });
         // Beside it is a lane that waits for something else. It is in the same block if both are warps'.
         let other = rng.once_in(2).then(|| (arena.word(0), arena.word(0)));
@@ -341,6 +342,7 @@ pub(super) fn check_puts(machine: &mut Machine, seeds: Range<u64>) -> Result<(),
             parity: if side.flip == 0 { Ptr::NULL } else { exposed.1 },
             early: true,
             landing: Some(place.landing),
+            buffers: 2,
         });
         let home = Home::new();
         let lane = vec![

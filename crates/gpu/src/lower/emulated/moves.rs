@@ -210,6 +210,7 @@ impl Maker<'_> {
             parity,
             early: self.rng.once_in(2),
             landing: None,
+            buffers: 2,
         }
     }
 
@@ -260,6 +261,7 @@ impl Maker<'_> {
             quantum,
             tag,
             landed: None,
+            ring: None,
         };
         (Step::Wait(wait), operand)
     }
@@ -272,6 +274,7 @@ impl Maker<'_> {
             value,
             // No stream waits for such a small add.
             bell: if value == 1 { Ptr::NULL } else { self.bell },
+            turn: None,
         })
     }
 
@@ -312,6 +315,7 @@ impl Maker<'_> {
             parity,
             early: !self.rng.once_in(8),
             landing: None,
+            buffers: 2,
         }
     }
 

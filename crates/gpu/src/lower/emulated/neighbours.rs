@@ -88,6 +88,7 @@ impl Lane {
             parity: self.operand,
             early: true,
             landing: None,
+            buffers: 2,
         };
         let wait = wait(self.word, self.operand, QUANTUM, number);
         vec![wait, Step::Move(copy), add(self.out, bell)]

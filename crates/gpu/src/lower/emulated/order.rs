@@ -46,6 +46,7 @@ fn moved(src: Ptr, dst: Ptr, count: usize, sum: bool, rng: &mut Rng) -> Step {
         // The result of an earlier batch is there when the move begins.
         early: rng.once_in(2),
         landing: None,
+        buffers: 2,
     })
 }
 

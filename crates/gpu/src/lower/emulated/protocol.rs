@@ -194,6 +194,7 @@ impl Job {
                         word: edge.exposed.0,
                         value: QUANTUM,
                         bell: bell_ptr,
+                        turn: None,
                     })]
                 });
                 let post: Vec<_> = post.collect();
@@ -204,6 +205,7 @@ impl Job {
                         quantum: QUANTUM,
                         tag,
                         landed,
+                        ring: None,
                     })
                 };
                 let wait = |words, tag| wait_landed(words, tag, None);
@@ -230,6 +232,7 @@ impl Job {
                             parity: Ptr::NULL,
                             early: true,
                             landing: None,
+                            buffers: 2,
                         })
                     }));
                     let done = [Step::Flush, edge.ring(edge.parts.len(), bell_ptr)];
@@ -257,6 +260,7 @@ impl Job {
                         word: barrier[to * rounds + round].0,
                         value: QUANTUM,
                         bell: bell_ptr,
+                        turn: None,
                     }));
                     let tag = Tag {
                         window: window(30),

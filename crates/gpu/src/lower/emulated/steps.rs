@@ -25,6 +25,7 @@ pub(super) fn wait(word: Ptr, operand: Ptr, quantum: u64, peer: u32) -> Step {
             awaited: Awaited::Event,
         },
         landed: None,
+        ring: None,
     })
 }
 
@@ -34,6 +35,7 @@ pub(super) fn add(word: Ptr, bell: Ptr) -> Step {
         word,
         value: QUANTUM,
         bell,
+        turn: None,
     })
 }
 

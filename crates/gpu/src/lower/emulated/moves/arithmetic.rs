@@ -70,6 +70,7 @@ impl Maker<'_> {
             parity,
             early: self.rng.once_in(2),
             landing: None,
+            buffers: 2,
         }
     }
 

@@ -62,6 +62,7 @@ impl Maker<'_> {
             parity,
             early: !self.rng.once_in(8),
             landing: None,
+            buffers: 2,
         }
     }
 }

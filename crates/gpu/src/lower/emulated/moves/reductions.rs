@@ -78,6 +78,7 @@ impl Maker<'_> {
                 parity,
                 early: false,
                 landing: None,
+                buffers: 2,
             }));
         }
         steps

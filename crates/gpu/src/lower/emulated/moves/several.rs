@@ -61,6 +61,7 @@ impl Maker<'_> {
                 parity,
                 early,
                 landing: None,
+                buffers: 2,
             }
         };
         parts.into_iter().map(copy).collect()

@@ -88,6 +88,7 @@ impl Maker<'_> {
             parity: Ptr::NULL,
             early: false,
             landing: None,
+            buffers: 2,
         }
     }
 }
