@@ -5,15 +5,15 @@
 //! cargo bench --bench growth -- 8 64 256 512 1024 --svg benches/charts/growth-ranks.svg
 //! ```
 //!
-//! All ranks are processes of this machine, and may open 256 descriptors; rank 0 may raise that. Each opens windows
-//! with the ranks on both sides of it, which it keeps. Then one rank declares a slot that no other rank puts to: the
+//! All ranks are processes of this machine, and may open 256 descriptors. Each opens windows with the ranks on both
+//! sides of it, which it keeps. Then one rank declares a slot that no other rank puts to: the
 //! error must be the same text on all ranks.
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tidegate::WorldOptions;
 use tidegate::host::prelude::*;
 use tidegate_bench::charts::{Growth, large_jobs};
@@ -114,17 +114,11 @@ fn window(world: &World, name: &str, odd: Option<usize>) -> SlotWindow<f64> {
     window
 }
 
-/// The limit under which ranks run, as `ulimit -n` sets it. Rank 0 needs more, and may have it.
+/// The limit under which ranks run, as `ulimit -n` sets it.
 const DESCRIPTORS: u64 = 256;
 
 fn limit_descriptors() -> Result<(), Failure> {
-    let is_first = std::env::var("RANK")? == "0";
-    let former = getrlimit(Resource::Nofile);
-    let maximum = match is_first {
-        true => former.maximum,
-        false => Some(DESCRIPTORS),
-    };
-    let current = Some(DESCRIPTORS);
+    let (current, maximum) = (Some(DESCRIPTORS), Some(DESCRIPTORS));
     Ok(setrlimit(Resource::Nofile, Rlimit { current, maximum })?)
 }
 

@@ -80,6 +80,8 @@ pub struct Config {
     pub(crate) from_environment: bool,
     /// How many times the process has joined before.
     pub(crate) generation: u64,
+    /// How many children a rank has in the tree of the ranks. `None`: that follows from the number of ranks.
+    pub(crate) arity: Option<usize>,
     /// When joining began, if it has. The timeout counts from there.
     pub(crate) began: Option<Instant>,
 }
@@ -121,6 +123,7 @@ impl Config {
             session: None,
             from_environment: false,
             generation: 0,
+            arity: None,
             began: None,
         }
     }

@@ -2,6 +2,8 @@
 
 use serde::Serializer;
 
+/// The longest label of a collective call.
+pub(crate) const MAX_LABEL: usize = 4096;
 /// The longest reason. Reasons are for people, and longer ones are cut.
 pub(crate) const MAX_REASON: usize = 1024;
 

@@ -8,16 +8,17 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 
+use crate::hop::{self, Hop};
 use crate::launchers::{environment, read, record, slurm};
 use crate::link::{Body, Framer, Unframer};
 use crate::secret::Key;
-use crate::wire::{self, Message};
 use crate::{door, handshake};
 
 /// The longest sequence of random bytes.
 const LONGEST: usize = 400;
-/// Bytes that may be asked for, in all, while one sequence of bytes is read.
-const MOST_BYTES: usize = 1 << 14;
+/// Bytes that may be asked for, in all, while one sequence of bytes is read. Each part of a hop may be as short as three
+/// bytes, and takes some 200 in memory.
+const MOST_BYTES: usize = 1 << 16;
 
 /// The system's allocator, which counts the bytes that each thread asks for.
 struct Counting;
@@ -48,8 +49,8 @@ fn key() -> Key {
 }
 
 fn decode(body: &[u8]) {
-    if let Ok(message) = wire::decode(body) {
-        assert_eq!(wire::decode(&message.encode()), Ok(message));
+    if let Ok(hop) = hop::decode(body) {
+        assert_eq!(hop::decode(&hop.encode()), Ok(hop));
     }
 }
 
@@ -59,7 +60,7 @@ fn read_stream(bytes: &[u8], piece: usize, good: usize) -> usize {
     let mut framer = Framer::new(key());
     let mut stream = Vec::new();
     for _ in 0..good {
-        let frame = framer.frame(&Body::of(&Message::Beat));
+        let frame = framer.frame(&Body::of(&Hop::Again));
         stream.extend(frame.parts().concat());
     }
     stream.extend_from_slice(bytes);
@@ -134,7 +135,7 @@ fn answers() -> [Vec<u8>; 2] {
 /// Random bytes, or something genuine with some bits, bytes or its length changed.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let random = prop::collection::vec(any::<u8>(), 0..LONGEST);
-    let message = wire::tests::any_message().prop_map(|message| message.encode());
+    let message = hop::tests::any_hop().prop_map(|hop| hop.encode());
     let genuine = prop_oneof![2 => message, 1 => prop::sample::select(answers().to_vec())];
     let changes = prop::collection::vec((0..5, any::<prop::sample::Index>(), any::<u8>()), 0..4);
     let damaged = (genuine, changes).prop_map(|(mut bytes, changes)| {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 const MAGIC: [u8; 8] = *b"tidegat1";
 const GREETING_LEN: usize = MAGIC.len() + NONCE_LEN;
-/// Size, rank and generation.
-const CLAIMS_LEN: usize = 4 + 4 + 8;
+/// Size, rank, generation, host and purpose.
+const CLAIMS_LEN: usize = 4 + 4 + 8 + 4 + 1;
 pub(crate) const PROOF_LEN: usize = MAGIC.len() + CLAIMS_LEN + NONCE_LEN + TAG_LEN;
 const ANSWER_LEN: usize = 1 + TAG_LEN;
 
@@ -64,6 +64,21 @@ pub(crate) struct Claims {
     pub(crate) rank: u32,
     #[serde(with = "postcard::fixint::le")]
     pub(crate) generation: u64,
+    /// The rank that it calls.
+    #[serde(with = "postcard::fixint::le")]
+    pub(crate) host: u32,
+    pub(crate) purpose: Purpose,
+}
+
+/// Why a rank calls another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Purpose {
+    /// It joins the job. It calls rank 0.
+    Join,
+    /// It wants to be a child of the other one.
+    Attach,
+    /// It has lost its parent. It calls rank 0.
+    Resume,
 }
 
 fn encoded(data: &impl Serialize) -> Vec<u8> {
@@ -99,6 +114,10 @@ pub(crate) struct Proved {
     key: Key,
     transcript: Vec<u8>,
     generation: u64,
+    /// The rank that it wants to meet.
+    pub(crate) host: usize,
+    pub(crate) purpose: Purpose,
+    pub(crate) from: SocketAddr,
     pub(crate) session: Session,
 }
 
@@ -155,6 +174,9 @@ impl Caller {
             Ok((claims, transcript)) => Ok(Proved {
                 session: session(key, claims.rank as usize, &transcript),
                 generation: claims.generation,
+                host: claims.host as usize,
+                purpose: claims.purpose,
+                from: self.from,
                 stream: self.stream,
                 key: key.clone(),
                 transcript,
@@ -249,7 +271,7 @@ impl From<io::Error> for Attempt {
     }
 }
 
-/// Proves to the hub at the other end of `stream` that this is `rank`, and checks that it is the hub.
+/// Proves to the rank at the other end of `stream` which rank this is, and checks that it is the one.
 pub(crate) fn call(mut stream: &TcpStream, key: &Key, claims: Claims) -> Result<Session, Attempt> {
     let mut greeting = [0; GREETING_LEN];
     stream.read_exact(&mut greeting)?;

@@ -1,19 +1,14 @@
-//! Rank 0's part of the control plane: it accepts the other ranks, and puts all messages into one order.
+//! The hub, which is a part of rank 0: it puts all messages into one order, and decides.
 //!
 //! # Model
 //!
-//! The ranks form a star: every other rank has one connection to the hub, as long as the job runs. The hub passes on
-//! letters, messages and ends in the order in which they come. It alone decides how a collective call ends
-//! ([`Rounds`](crate::rounds::Rounds)), and tells all ranks of the team ([`Teams`]). Letters wait for the next message
-//! to their receiver, usually the decision, so that it wakes once for them. Rank 0 itself is treated like any other
-//! rank, except that its connection is a queue ([`Hub::own`]).
+//! The ranks form a tree ([`Branch`](crate::branch)), and the hub is above its root. It is a state machine without
+//! sockets. What ranks say comes up to it, and it says what ranks are to hear, in one order. It alone decides how a
+//! collective call ends ([`Rounds`](crate::rounds::Rounds)), and tells all ranks of the team ([`Teams`]). Letters wait for
+//! the next message, usually the decision, so that their receivers wake once for both. Rank 0 itself is treated like any
+//! other rank.
 //!
-//! # Turns
-//!
-//! One message may be for thousands of ranks, and thousands of messages may wait to be read. So the hub handles a
-//! bounded number at a time ([`Hub::is_loaded`]). Between these turns its service sends what is queued, and heartbeats.
-//! A rank that has sent more than a turn can hold is in the *backlog*, and is not read from until its messages are
-//! handled.
+//! The hub also says where a rank hangs in the tree ([`Places`]): when it joins, and when its parent has ended.
 //!
 //! # Ends
 //!
@@ -25,36 +20,34 @@
 //!
 //! # Failure
 //!
-//! A rank is [`Lost`](Message::Lost) to all others if its connection ends without `Leave`, sends a message that no rank
-//! sends, is silent for too long, or does not read. Callers that do not prove that they belong to the job are logged
-//! and refused. If a rank is lost before the job runs, the rendezvous ends for all ranks, with the reason.
+//! A rank is [`Lost`](Message::Lost) to all others if its parent says that the connection has ended, and it had not left.
+//! The ranks below it are *orphans*. They ask for another parent, and are lost if they do not do so in time. The hub gives
+//! them one only when it knows that the old one is gone: then nothing that they have said is still on its way through
+//! that one.
+//!
+//! If a rank is lost before the job runs, the rendezvous ends for all ranks, with the reason.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use crate::hop::{Hop, Item, Passed, To, Up};
+use crate::set::RankSet;
+use crate::teams::Teams;
+use crate::wire::{DoorName, Message, NodeId};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tidegate_hal::ids::TeamId;
 use tidegate_hal::tell;
 
-use crate::handshake::{Caller, PATIENCE};
-use crate::link::{Body, Link};
-use crate::ready::Crowd;
-use crate::secret::{Key, random};
-use crate::teams::Teams;
-use crate::wire::{DoorName, Message, NodeId};
-use std::collections::{HashMap, VecDeque};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+#[cfg(test)]
+pub(crate) use places::ARITY;
+pub(crate) use places::arity_of;
 
-/// How many callers may be unproved at a time.
-pub(crate) const MAX_CALLERS: usize = 64;
-/// How many callers may wait until they are accepted, if the kernel allows as many.
-const MOST_WAITING: i32 = 4096;
 /// For how long the others are not told that a rank has left, since it may turn out that it has failed.
 pub(crate) const HOLD: Duration = Duration::from_millis(300);
-/// How many frames, and how many bytes of them, are queued before they are sent and heartbeats go out.
-const TURN: (usize, usize) = (1024, 16 << 20);
-/// How many descriptors rank 0 may need besides those of the other ranks' connections.
-const OWN_DESCRIPTORS: u64 = 512;
-/// A younger caller is not refused to make room, since it may be a slow rank.
-const YOUNG: Duration = Duration::from_millis(500);
+
+/// How long departures are gathered, since at the end of a job all leave, and each message about it costs all something.
+const GATHERS: Duration = Duration::from_millis(20);
+/// The longest wait for an orphan.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HubPhase {
@@ -66,104 +59,108 @@ enum HubPhase {
     Aborted,
 }
 
+/// A rank whose parent has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum HubToken {
-    Listener,
-    Caller(usize),
-    Rank(usize),
-    /// Some of the ranks: see [`Hub::readable`].
-    Ranks,
+struct Orphan {
+    /// When it is given up.
+    until: Instant,
+    /// It has heard the messages up to this number.
+    heard: u64,
 }
 
+#[derive(Debug)]
 pub(crate) struct Hub {
-    listener: TcpListener,
-    key: Key,
     size: usize,
-    /// The number of this job, among the jobs for which the environment was used one after the other.
-    generation: u64,
     phase: HubPhase,
     /// Random bytes for the names of the ranks' doors.
     seed: DoorName,
-    callers: Vec<Caller>,
-    links: Vec<Option<Link<TcpStream>>>,
-    /// The connections of all ranks, by rank.
-    crowd: Crowd,
-    /// The ranks to which something is queued, or whose connections are not needed any more.
-    unsent: Vec<usize>,
+    places: Places,
     joined: Vec<Option<NodeId>>,
+    /// The ranks that have a parent, before the job begins.
+    placed: RankSet,
     nodes: Vec<u32>,
-    ready: Vec<bool>,
+    ready: RankSet,
     gone: Vec<bool>,
     /// Ranks that have left, and when the others are told.
-    leaving: Vec<Option<Instant>>,
+    leaving: BTreeMap<u32, Instant>,
+    /// The number of the last thing that each rank has said.
+    said: Vec<u64>,
     teams: Teams,
     gathered: HashMap<TeamId, Gathered>,
-    /// Ranks that have left, of which the others have still to be told.
+    /// Ranks that have left, of which the others have still to be told, and since when there are any.
     departed: Vec<u32>,
-    /// The messages for rank 0.
-    pub(crate) own: VecDeque<Message>,
-    /// Frames and bytes queued since the last flush.
-    load: (usize, usize),
-    /// The load at each flush.
-    #[cfg(test)]
-    flushed: Vec<(usize, usize)>,
-    /// Ranks that have sent more than was handled, in the order of their turns.
-    backlog: VecDeque<usize>,
-    is_in_backlog: Vec<bool>,
-    /// Accepting failed (because of too many open files, for example). It is tried again at this time.
-    accept_after: Option<Instant>,
-    /// The last error of accepting, if it failed.
-    pub(crate) not_accepted: Option<std::io::Error>,
+    departed_since: Option<Instant>,
+    orphans: BTreeMap<u32, Orphan>,
+    /// Ranks that ask for a parent, and until when they may wait.
+    asking: BTreeMap<u32, Instant>,
+    /// How long an orphan may take.
+    silence: Duration,
+    log: Log,
+    /// When something was last handled.
+    now: Instant,
+    /// What rank 0's branch passes on next.
+    out: Vec<Arc<Passed>>,
+    /// Whether that can wait for the next message.
+    can_wait: bool,
+    /// The answers to ranks without a parent.
+    pub(crate) answers: Vec<(u32, Hop)>,
 }
 
 impl Hub {
+    /// The hub of a job in which ranks have so many children (`None`: all are children of rank 0), and rank 0 is on this
+    /// node.
     pub(crate) fn new(
-        listener: TcpListener,
-        key: Key,
         size: usize,
-        generation: u64,
-    ) -> std::io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        make_room(size);
-        // All ranks may call at once. A kernel that has no room for a caller lets it wait for a second or longer.
-        rustix::net::listen(&listener, MOST_WAITING)?;
-        Ok(Self {
-            listener,
-            key,
+        arity: Option<usize>,
+        node: NodeId,
+        seed: DoorName,
+        silence: Duration,
+    ) -> Self {
+        let mut joined = vec![None; size];
+        joined[0] = Some(node);
+        Self {
             size,
-            generation,
             phase: HubPhase::Gathering,
-            seed: random()?,
-            callers: Vec::new(),
-            links: (0..size).map(|_| None).collect(),
-            crowd: Crowd::new()?,
-            unsent: Vec::new(),
-            joined: vec![None; size],
+            seed,
+            places: Places::new(size, arity, node),
+            joined,
+            placed: RankSet::of(0),
             nodes: Vec::new(),
-            ready: vec![false; size],
+            ready: RankSet::default(),
             gone: vec![false; size],
-            leaving: vec![None; size],
+            leaving: BTreeMap::new(),
+            said: vec![0; size],
             teams: Teams::new(size),
             gathered: HashMap::new(),
             departed: Vec::new(),
-            own: VecDeque::new(),
-            load: (0, 0),
-            #[cfg(test)]
-            flushed: Vec::new(),
-            backlog: VecDeque::new(),
-            is_in_backlog: vec![false; size],
-            accept_after: None,
-            not_accepted: None,
-        })
+            departed_since: None,
+            orphans: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            // A limit that is too long to be reached means none.
+            silence: silence.min(LONGEST),
+            log: Log::default(),
+            now: Instant::now(),
+            out: Vec::new(),
+            can_wait: true,
+            answers: Vec::new(),
+        }
     }
 
     /// The ranks that the rendezvous still waits for.
     pub(crate) fn missing(&self) -> Vec<usize> {
-        let here = |rank: &usize| match self.phase {
-            HubPhase::Gathering => self.joined[*rank].is_some(),
-            _ => self.ready[*rank],
+        let here = |set: &RankSet| {
+            let mut here = vec![false; self.size];
+            set.iter().for_each(|rank| here[rank as usize] = true);
+            here
         };
-        (0..self.size).filter(|rank| !here(rank)).collect()
+        let here = match self.phase {
+            HubPhase::Gathering if self.joined.iter().any(Option::is_none) => {
+                self.joined.iter().map(Option::is_some).collect()
+            }
+            HubPhase::Gathering => here(&self.placed),
+            _ => here(&self.ready),
+        };
+        (0..self.size).filter(|rank| !here[*rank]).collect()
     }
 
     pub(crate) fn is_gathering(&self) -> bool {
@@ -176,85 +173,91 @@ impl Hub {
     }
 
     fn is_here(&self, rank: usize) -> bool {
-        !self.gone[rank] && self.leaving[rank].is_none()
+        !self.gone[rank] && !self.leaving.contains_key(&(rank as u32))
     }
 
-    /// Whether enough is queued for one turn.
-    pub(crate) fn is_loaded(&self) -> bool {
-        self.load.0 >= TURN.0 || self.load.1 >= TURN.1
-    }
-
-    /// Whether some messages have been read and not handled.
-    pub(crate) fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
-    }
-
-    /// Whether all others have ended and their connections are closed.
+    /// Whether all others have ended.
     pub(crate) fn is_deserted(&self) -> bool {
-        self.gone.iter().skip(1).all(|gone| *gone) && self.links.iter().all(Option::is_none)
+        self.gone.iter().skip(1).all(|gone| *gone)
     }
 
-    /// Whether everything queued has been sent.
-    pub(crate) fn is_flushed(&self) -> bool {
-        let links = self
-            .unsent
-            .iter()
-            .filter_map(|rank| self.links[*rank].as_ref());
-        links.into_iter().all(|link| !link.wants_write())
+    /// The number of the last message.
+    pub(crate) fn last(&self) -> u64 {
+        self.log.last()
     }
 
-    /// Ends all connections, after everything was sent.
-    pub(crate) fn hang_up(&mut self) {
-        if self.phase == HubPhase::Aborted || !self.is_flushed() {
-            return;
+    /// How many messages are kept for ranks that may have missed them.
+    #[cfg(test)]
+    pub(crate) fn log_len(&self) -> usize {
+        self.log.len()
+    }
+
+    /// What rank 0's branch passes on now.
+    pub(crate) fn take_down(&mut self, now: Instant) -> Vec<Arc<Passed>> {
+        if self.tells_at().is_some_and(|at| now >= at) {
+            self.tell_departed();
         }
-        self.phase = HubPhase::Aborted;
-        for link in self.links.iter().flatten() {
-            // This shuts down and does not close: if data that the other side sent is unread, closing would discard our
-            // last messages.
-            let _ = link.stream().shutdown(Shutdown::Write);
+        match std::mem::replace(&mut self.can_wait, true) {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.out),
         }
     }
 
-    pub(crate) fn is_hung_up(&self) -> bool {
-        self.links.iter().all(Option::is_none)
+    fn send(&mut self, to: To, message: Message) {
+        self.out.push(self.log.add(to, message));
+        self.can_wait = false;
     }
 
-    fn broadcast(&mut self, except: usize, message: &Message) {
-        let body = Body::of(message);
-        for rank in 0..self.size {
-            if rank != except && self.is_here(rank) {
-                self.send_body(rank, &body, message);
-            }
-        }
+    fn send_to(&mut self, rank: usize, message: Message) {
+        self.send(To::Ranks(vec![rank as u32]), message);
+    }
+
+    /// Sends a message that the receiver needs only when the next one comes.
+    fn send_at_leisure(&mut self, to: usize, message: Message) {
+        let can_wait = self.can_wait;
+        self.send_to(to, message);
+        self.can_wait = can_wait;
     }
 
     /// Ends the rendezvous for all ranks.
     pub(crate) fn abort(&mut self, reason: &str) {
+        if self.phase == HubPhase::Aborted {
+            return;
+        }
         self.phase = HubPhase::Aborted;
         let reason = reason.to_owned();
-        self.broadcast(usize::MAX, &Message::Abort { reason });
+        let joined = self.joined.iter().enumerate().skip(1);
+        let joined = joined.filter(|(_, node)| node.is_some());
+        for (rank, _) in joined {
+            let reason = reason.clone();
+            self.answers.push((rank as u32, Hop::Abort { reason }));
+        }
+        self.send(To::All, Message::Abort { reason });
     }
 
     /// Notes that the others are to be told that a rank has left, if it has.
-    pub(crate) fn depart(&mut self, rank: usize) {
-        if self.leaving[rank].take().is_some() {
+    pub(crate) fn depart(&mut self, rank: usize, now: Instant) {
+        if self.leaving.remove(&(rank as u32)).is_some() {
             self.gone[rank] = true;
-            // The next flush closes its connection.
-            self.unsent.push(rank);
             self.departed.push(rank as u32);
+            self.departed_since.get_or_insert(now);
         }
     }
 
-    /// Tells the others which ranks have left. One message tells of all that have left in one turn, since at the end of
-    /// a job all leave.
+    /// When the others are told which ranks have left.
+    fn tells_at(&self) -> Option<Instant> {
+        self.departed_since.map(|since| since + GATHERS)
+    }
+
+    /// Tells the others which ranks have left.
     fn tell_departed(&mut self) {
+        self.departed_since = None;
         let ranks = std::mem::take(&mut self.departed);
         if ranks.is_empty() {
             return;
         }
         let gone = ranks.clone();
-        self.broadcast(usize::MAX, &Message::Left { ranks });
+        self.send(To::All, Message::Left { ranks });
         for rank in gone {
             self.ends_calls(rank as usize, "it has left the job");
         }
@@ -262,23 +265,19 @@ impl Hub {
 
     /// Notes that `rank` has ended without saying so.
     fn lose(&mut self, rank: usize, reason: &str) {
-        let link = self.unlink(rank);
-        self.depart(rank);
+        self.depart(rank, self.now);
+        self.orphans.remove(&(rank as u32));
         if std::mem::replace(&mut self.gone[rank], true) {
             return;
         }
-        let message = Message::Lost {
-            rank: rank as u32,
-            reason: reason.to_owned(),
-            first: None,
-        };
-        // If it can still read, it should learn that it was given up.
-        if let Some(mut link) = link {
-            let _ = link.push(&Body::of(&message)).and_then(|()| link.flush());
-        }
         match self.phase {
             HubPhase::Running => {
-                self.broadcast(rank, &message);
+                let lost = Message::Lost {
+                    rank: rank as u32,
+                    reason: reason.to_owned(),
+                    first: None,
+                };
+                self.send(To::All, lost);
                 self.ends_calls(rank, reason);
                 tell(|| tracing::warn!(rank, reason, "rank lost"));
             }
@@ -291,8 +290,71 @@ impl Hub {
         }
     }
 
+    /// Handles what has come up to rank 0.
+    pub(crate) fn hear(&mut self, up: Up, now: Instant) {
+        self.now = now;
+        for item in up.items {
+            match Arc::unwrap_or_clone(item) {
+                Item::Ready { ranks } => {
+                    if self.phase == HubPhase::Opening && ranks.is_within(self.size) {
+                        self.ready.unite(&ranks);
+                        if self.ready.len() == self.size {
+                            self.phase = HubPhase::Running;
+                            self.send(To::All, Message::Go);
+                        }
+                    }
+                }
+                Item::Votes { round, tally } => {
+                    if self.phase == HubPhase::Running
+                        && let Err(error) = self.hear_votes(round, tally)
+                        && error.rank < self.size
+                    {
+                        self.lose(error.rank, &error.to_string());
+                    }
+                }
+                Item::Said { from, seq, message } => {
+                    let from = from as usize;
+                    let said = self.said.get(from).copied();
+                    // What was said again is known. What is missing belongs to a call that has failed.
+                    if said.is_some_and(|said| seq > said) {
+                        self.said[from] = seq;
+                        self.receive(from, seq, message, now);
+                    }
+                }
+            }
+        }
+        self.answer_asking(now);
+    }
+
+    /// All ranks in the tree have heard the messages up to this number.
+    pub(crate) fn all_heard(&mut self, heard: u64) {
+        let orphans = self.orphans.values().map(|orphan| orphan.heard);
+        self.log.forget(orphans.chain([heard]).min().unwrap_or(0));
+    }
+
     /// Handles a message of rank `from`.
-    pub(crate) fn receive(&mut self, from: usize, message: Message) {
+    fn receive(&mut self, from: usize, seq: u64, message: Message, now: Instant) {
+        let is_heard = matches!(
+            message,
+            Message::Notify { .. }
+                | Message::Withdrawn { .. }
+                | Message::Attached { .. }
+                | Message::Gone { .. }
+        );
+        if is_heard && self.phase == HubPhase::Running {
+            self.send_at_leisure(from, Message::Heard { seq });
+        }
+        match message {
+            Message::Attached { rank, heard } => {
+                return self.attached(from as u32, seq, rank, heard);
+            }
+            Message::Gone {
+                rank,
+                reason,
+                heard,
+            } => return self.end_of(from as u32, rank, &reason, heard, now),
+            _ => {}
+        }
         // Rank 0 may have left, and then fail, so that it serves no other rank any more.
         let fails = from == 0 && matches!(message, Message::Fail { .. });
         if self.gone[from] && !fails {
@@ -300,23 +362,6 @@ impl Hub {
         }
         let genuine = |rank: u32| rank as usize == from;
         match (self.phase, &message) {
-            (_, Message::Beat) => {}
-            (HubPhase::Gathering, Message::Join { node }) if self.joined[from].is_none() => {
-                self.joined[from] = Some(*node);
-                if self.joined.iter().all(Option::is_some) {
-                    self.phase = HubPhase::Opening;
-                    self.nodes = number_nodes(&self.joined);
-                    let (nodes, seed) = (self.nodes.clone(), self.seed);
-                    self.broadcast(usize::MAX, &Message::Start { nodes, seed });
-                }
-            }
-            (HubPhase::Opening, Message::Ready) => {
-                self.ready[from] = true;
-                if self.ready.iter().all(|ready| *ready) {
-                    self.phase = HubPhase::Running;
-                    self.broadcast(usize::MAX, &Message::Go);
-                }
-            }
             (
                 HubPhase::Running,
                 Message::Exchange { .. }
@@ -324,8 +369,10 @@ impl Hub {
                 | Message::Confer { .. }
                 | Message::Found { .. }
                 | Message::Withdrawn { .. },
-            ) if self.is_here(from) => {
-                if let Err(error) = self.hear_call(from, message) {
+            ) => {
+                if self.is_here(from)
+                    && let Err(error) = self.hear_call(from, message)
+                {
                     self.lose(from, &error.to_string());
                 }
             }
@@ -343,33 +390,32 @@ impl Hub {
                     bytes: bytes.clone(),
                 };
                 match to {
-                    None => self.broadcast(from, &message),
+                    None => self.send(To::Others(*rank), message),
                     Some(to) => {
-                        let body = Body::of(&message);
-                        for rank in to.iter().map(|rank| *rank as usize) {
-                            if rank < self.size && self.is_here(rank) {
-                                self.send_body(rank, &body, &message);
-                            }
-                        }
+                        let here = |rank: &u32| {
+                            (*rank as usize) < self.size && self.is_here(*rank as usize)
+                        };
+                        let to: Vec<_> = to.iter().copied().filter(here).collect();
+                        self.send(To::Ranks(to), message);
                     }
                 }
             }
             (HubPhase::Running, Message::Leave) if self.is_here(from) => {
-                self.send(from, &Message::Bye);
-                self.leaving[from] = Some(Instant::now() + HOLD);
+                self.send_to(from, Message::Bye);
+                self.leaving.insert(from as u32, now + HOLD);
             }
             (_, Message::Fail { reason, first }) => {
-                self.send(from, &Message::Bye);
+                self.send_to(from, Message::Bye);
                 match self.phase {
                     HubPhase::Running => {
                         self.gone[from] = true;
-                        self.leaving[from] = None;
+                        self.leaving.remove(&(from as u32));
                         let lost = Message::Lost {
                             rank: from as u32,
                             reason: reason.clone(),
                             first: *first,
                         };
-                        self.broadcast(from, &lost);
+                        self.send(To::Others(from as u32), lost);
                         self.ends_calls(from, reason);
                     }
                     _ => self.abort(reason),
@@ -380,46 +426,33 @@ impl Hub {
         }
     }
 
-    /// Refuses slow callers, and tells the others which ranks have left.
+    /// Gives up orphans that do not come, and tells the others which ranks have left.
     pub(crate) fn tick(&mut self, now: Instant) {
-        for rank in 0..self.size {
-            if self.leaving[rank].is_some_and(|until| now >= until) {
-                self.depart(rank);
-            }
+        self.now = now;
+        let left = self.leaving.iter().filter(|(_, until)| now >= **until);
+        let left: Vec<_> = left.map(|(rank, _)| *rank).collect();
+        left.into_iter()
+            .for_each(|rank| self.depart(rank as usize, now));
+        let late = self
+            .orphans
+            .iter()
+            .filter(|(_, orphan)| now >= orphan.until);
+        let late: Vec<_> = late.map(|(rank, _)| *rank).collect();
+        for rank in late {
+            let parent =
+                "the rank that connected it to the others has ended, and it did not come again";
+            self.lose(rank as usize, parent);
         }
-        self.tell_departed();
-        self.callers.retain(|caller| {
-            let patient = now < caller.since + PATIENCE;
-            if !patient {
-                tell(|| tracing::warn!(from = %caller.from, "refused a caller: it took too long to prove itself"));
-            }
-            patient
-        });
+        self.answer_asking(now);
     }
 
     /// When [`Hub::tick`] has to be called next.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
-        let oldest = self.callers.iter().map(|c| c.since).min();
-        let crowded = self.crowded_until(Instant::now());
-        let callers = crowded.or(oldest.map(|since| since + PATIENCE));
-        let leaving = self.leaving.iter().flatten().min().copied();
-        [callers, self.accept_after, leaving]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-}
-
-/// Rank 0 needs a descriptor for each other rank. If it may open fewer and the system allows more (the limit is
-/// *soft*), it takes more.
-fn make_room(size: usize) {
-    let limit = getrlimit(Resource::Nofile);
-    let needed = size as u64 + OWN_DESCRIPTORS;
-    let allowed = limit.maximum.map_or(needed, |most| most.min(needed));
-    if limit.current.is_some_and(|current| current < allowed) {
-        let current = Some(allowed);
-        // If it fails, ranks that find no room are told so.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+        let orphans = self.orphans.values().map(|orphan| orphan.until);
+        let orphans = orphans.chain(self.tells_at());
+        let asking = self.asking.values().copied();
+        let leaving = self.leaving.values().copied();
+        orphans.chain(asking).chain(leaving).min()
     }
 }
 
@@ -440,11 +473,14 @@ fn number_nodes(joined: &[Option<NodeId>]) -> Vec<u32> {
     numbers
 }
 
-mod callers;
 mod calls;
 mod gathered;
-mod links;
+mod log;
+mod places;
+mod tree;
 
 use gathered::Gathered;
+use log::Log;
+use places::Places;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -29,6 +29,8 @@
 //! Three things are *not* promised. Messages are authenticated, but not secret. A rank of the job is trusted not to
 //! attack it. And a lost rank may still be running ([`TcpControl`] says when).
 
+mod branch;
+mod callers;
 mod config;
 mod desks;
 mod door;
@@ -40,6 +42,7 @@ mod from_env;
 #[cfg(test)]
 mod fuzz;
 mod handshake;
+mod hop;
 mod hub;
 mod inherit;
 mod launchers;
@@ -54,7 +57,10 @@ mod ready;
 mod rounds;
 mod secret;
 mod service;
+mod set;
 mod shared;
+#[cfg(test)]
+mod simulated;
 #[doc(hidden)]
 pub mod starter;
 mod tally;

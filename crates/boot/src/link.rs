@@ -14,8 +14,9 @@
 //! buffer grows with the bytes that arrived, never with a claimed length. Data that a peer does not read is kept up to
 //! a limit; beyond it the connection ends.
 
+use crate::hop::{self, Hop};
 use crate::secret::{Key, TAG_LEN, Tag};
-use crate::wire::{self, MAX_MESSAGE, Malformed, Message};
+use crate::wire::{MAX_MESSAGE, Malformed};
 use hmac_sha256::Hash;
 use rustix::io::{Errno, read};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
@@ -48,7 +49,7 @@ pub(crate) enum LinkError {
     Deaf(usize),
 }
 
-/// An encoded message, for any number of receivers.
+/// An encoded hop, for any number of receivers.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
     bytes: Arc<[u8]>,
@@ -56,16 +57,12 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    pub(crate) fn of(message: &Message) -> Self {
-        let bytes = message.encode();
+    pub(crate) fn of(hop: &Hop) -> Self {
+        let bytes = hop.encode();
         Self {
             digest: Hash::hash(&bytes),
             bytes: bytes.into(),
         }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
     }
 }
 
@@ -109,7 +106,7 @@ impl Unframer {
         self.buffer.extend_from_slice(bytes);
     }
 
-    pub(crate) fn next(&mut self) -> Result<Option<Message>, LinkError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Hop>, LinkError> {
         if self.used > 0 && self.used == self.buffer.len() {
             // There may be thousands of connections, and most of them are idle.
             (self.buffer, self.used) = (Vec::new(), 0);
@@ -131,10 +128,10 @@ impl Unframer {
         if !self.direction.key.check(&[&sequence, &digest], tag) {
             return Err(LinkError::WrongTag);
         }
-        let message = wire::decode(body)?;
+        let hop = hop::decode(body)?;
         self.direction.sequence += 1;
         self.used += 4 + length + TAG_LEN;
-        Ok(Some(message))
+        Ok(Some(hop))
     }
 }
 
@@ -199,8 +196,6 @@ pub(crate) struct Link<S> {
     pub(crate) heard: bool,
     /// For the owner: how often it looked and nothing had arrived.
     pub(crate) quiet: u32,
-    /// For the owner: whether the connection is in its list of those to which something is to be sent.
-    pub(crate) is_listed: bool,
 }
 
 impl<S: AsFd> Link<S> {
@@ -216,7 +211,6 @@ impl<S: AsFd> Link<S> {
             end: None,
             heard: true,
             quiet: 0,
-            is_listed: false,
         }
     }
 
@@ -247,11 +241,6 @@ impl<S: AsFd> Link<S> {
     /// Why the connection has ended, if it has.
     pub(crate) fn end(&self) -> Option<&str> {
         self.end.as_deref()
-    }
-
-    /// How many bytes are queued.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting
     }
 
     pub(crate) fn wants_write(&self) -> bool {
@@ -323,7 +312,7 @@ impl<S: AsFd> Link<S> {
     }
 
     /// The next message that has arrived in full.
-    pub(crate) fn next(&mut self) -> Result<Option<Message>, LinkError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Hop>, LinkError> {
         self.unframer.next()
     }
 }

@@ -14,9 +14,9 @@
 //! [`ControlError::Forked`].
 
 use crate::events::Events;
+use crate::fields::MAX_LABEL;
 use crate::rounds::{Call, Came, Failure, Founders, Kind, Members, Outcome, Vote, team_of};
 use crate::teams::{Ended, Founded, Teams};
-use crate::wire::MAX_LABEL;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tidegate_hal::control::{

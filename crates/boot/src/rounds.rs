@@ -207,21 +207,43 @@ impl Rounds {
             _ => return Err(OutOfOrder { rank, round }),
         }
         self.ranks[place] = Here::Voted;
-        self.open.merge(Tally::of(rank as u32, call, vote));
-        Ok(Came::Counted(self.decided()))
+        Ok(Came::Counted(self.count(Tally::of(
+            rank as u32,
+            call,
+            vote,
+        ))))
     }
 
-    /// The outcome, if the round is decided. The next round is open then, unless this one failed.
-    fn decided(&mut self) -> Option<Outcome> {
+    /// Notes that several ranks have come, each after its letters. Some of it may be known already, and it may be about
+    /// a round that has been decided.
+    pub(crate) fn come_together(&mut self, round: u64, tally: Tally) -> Result<Came, OutOfOrder> {
+        if round < self.round && team_of(round) == team_of(self.round) {
+            return Ok(Came::Late);
+        }
+        for rank in tally.come().iter().map(|rank| rank as usize) {
+            match self.members.place(rank) {
+                Some(place) if round == self.round => self.ranks[place] = Here::Voted,
+                _ => return Err(OutOfOrder { rank, round }),
+            }
+        }
+        Ok(match self.failed {
+            true => Came::Late,
+            false => Came::Counted(self.count(tally)),
+        })
+    }
+
+    /// Counts what ranks say. Returns the outcome, if the round is decided. The next round is open then, unless this
+    /// one failed.
+    fn count(&mut self, tally: Tally) -> Option<Outcome> {
+        let is_first = self.open.count() == 0;
+        self.open.merge(tally);
         if let Some(calls) = self.open.mismatch() {
             return Some(self.fail(Failure::Mismatch(calls)));
         }
-        if self.open.come() == 1
-            && let Some(ended) = self.ended.take()
-        {
+        if is_first && let Some(ended) = self.ended.take() {
             return Some(self.fail(ended));
         }
-        if self.open.come() < self.members.len() {
+        if self.open.count() < self.members.len() {
             return None;
         }
         self.round += 1;
@@ -245,7 +267,7 @@ impl Rounds {
             rank: rank as u32,
             reason: reason.to_owned(),
         };
-        if self.open.come() > 0 && !matches!(self.ranks[place], Here::Voted) {
+        if self.open.count() > 0 && !matches!(self.ranks[place], Here::Voted) {
             return Some(self.fail(ended));
         }
         self.ended.get_or_insert(ended);

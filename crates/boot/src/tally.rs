@@ -1,17 +1,21 @@
 //! What some of the ranks have said in a round, in so far as its outcome may have to say it.
 //!
-//! Tallies of any sets of ranks can be merged, in any order and grouping: the result is the tally of all of them. So a
-//! decision can be prepared in many places and made in one.
+//! Tallies of any sets of ranks can be merged, in any order and grouping, and a rank may be in several of them: the
+//! result is the tally of all of them. So a decision can be prepared in many places and made in one, and what may have
+//! been lost on the way can be said again.
 
+use crate::fields::MAX_LABEL;
+use crate::set::RankSet;
 use crate::votes::{Call, Outcome, Vote};
-use tidegate_hal::control::Decision;
+use serde::{Deserialize, Serialize};
+use tidegate_hal::control::{Decision, Packet};
 
 /// The lowest of some ranks, and the lowest one whose value differs from that one's.
 ///
 /// These two suffice to compare all ranks with the lowest one. Of two sets of ranks, one has the lower lowest rank. The
 /// lowest rank of the other set whose value differs from that one's is the other set's lowest, if that one differs.
 /// Otherwise the two lowest ranks have the same value, and it is the one that differs in the other set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Lowest<V> {
     first: (u32, V),
     other: Option<(u32, V)>,
@@ -39,12 +43,13 @@ impl<V> Lowest<V> {
 }
 
 /// The objections of the least kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Objections {
     kind: u8,
     /// The lowest ranks that object, in ascending order.
     ranks: Vec<u32>,
     /// The reason of the first of them.
+    #[serde(with = "crate::fields::bytes")]
     reason: Vec<u8>,
 }
 
@@ -62,18 +67,19 @@ impl Objections {
         }
         self.ranks.extend(that.ranks);
         self.ranks.sort_unstable();
+        self.ranks.dedup();
         self.ranks.truncate(Decision::MOST_NAMED);
     }
 }
 
 /// What the ranks that have come say. If a rank has come, there is something in it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally(Option<Said>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Said {
-    /// How many ranks have come.
-    come: usize,
+    /// The ranks that have come.
+    come: RankSet,
     calls: Lowest<Call>,
     votes: Lowest<Vote>,
     flags: u32,
@@ -90,7 +96,7 @@ impl Tally {
             reason,
         });
         Self(Some(Said {
-            come: 1,
+            come: RankSet::of(rank),
             calls: Lowest::of(rank, call),
             flags: vote.flags,
             votes: Lowest::of(rank, vote),
@@ -107,7 +113,7 @@ impl Tally {
             self.0 = Some(that);
             return;
         };
-        mine.come += that.come;
+        mine.come.unite(&that.come);
         mine.calls.merge(that.calls, |one, other| one == other);
         let is_same = |one: &Vote, other: &Vote| one.compared() == other.compared();
         mine.votes.merge(that.votes, is_same);
@@ -119,9 +125,53 @@ impl Tally {
         }
     }
 
+    /// The ranks that have come.
+    pub(crate) fn come(&self) -> RankSet {
+        let come = self.0.as_ref().map(|said| &said.come);
+        come.cloned().unwrap_or_default()
+    }
+
     /// How many ranks have come.
-    pub(crate) fn come(&self) -> usize {
-        self.0.as_ref().map_or(0, |said| said.come)
+    pub(crate) fn count(&self) -> usize {
+        self.0.as_ref().map_or(0, |said| said.come.len())
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn weight(&self) -> usize {
+        let Some(said) = &self.0 else {
+            return 0;
+        };
+        let votes = std::iter::once(&said.votes.first).chain(&said.votes.other);
+        let votes = votes.map(|(_, vote)| vote.header.len() + vote.reason.len());
+        let objection = said.objections.as_ref().map_or(0, |it| it.reason.len());
+        votes.sum::<usize>() + objection + said.come.len() + 64
+    }
+
+    /// The limit that it exceeds, if any, in a job with so many ranks at most.
+    pub(crate) fn exceeds(&self, size: usize) -> Option<&'static str> {
+        let Some(said) = &self.0 else {
+            return Some("nobody has come");
+        };
+        let Lowest { first, other } = &said.calls;
+        let mut calls = std::iter::once(first).chain(other);
+        let votes = std::iter::once(&said.votes.first).chain(&said.votes.other);
+        let objections = said.objections.as_ref();
+        if !said.come.is_within(size) || said.come.is_empty() {
+            Some("a set of ranks is too large, or empty")
+        } else if calls.any(|(_, call)| call.label.len() > MAX_LABEL) {
+            Some("a label is too long")
+        } else if votes
+            .map(|(_, vote)| vote.header.len() + vote.reason.len())
+            .chain(objections.map(|objections| objections.reason.len()))
+            .any(|len| len > Packet::MAX_BYTES)
+        {
+            Some("a proposal is too long")
+        } else if objections.is_some_and(|objections| objections.ranks.len() > Decision::MOST_NAMED)
+        {
+            Some("a list of ranks is too long")
+        } else {
+            None
+        }
     }
 
     /// Two ranks that make different calls, in ascending order, and what they call.
@@ -188,13 +238,17 @@ mod tests {
                 Tally::of(rank as u32, call(*usual), vote.clone())
             };
             let mut tallies: Vec<_> = votes.iter().enumerate().map(of).collect();
+            let mut again = Vec::new();
             for [one, other] in merges {
                 let other = tallies.swap_remove(other.index(tallies.len()));
                 let one = one.index(tallies.len());
+                again.push(other.clone());
                 tallies[one].merge(other);
             }
-            let tally = tallies.pop().unwrap();
-            prop_assert_eq!(tally.come(), votes.len());
+            let mut tally = tallies.pop().unwrap();
+            // What was said may be said again.
+            again.into_iter().step_by(3).for_each(|said| tally.merge(said));
+            prop_assert_eq!(tally.count(), votes.len());
             let first = votes[0].1;
             let differs = votes.iter().position(|(_, usual)| *usual != first);
             let mismatch = differs.map(|rank| [(0, call(first)), (rank as u32, call(!first))]);

@@ -2,10 +2,10 @@
 //!
 //! # Model
 //!
-//! Rank 0 is the hub. It listens at `MASTER_ADDR:MASTER_PORT`, and every other rank has one authenticated TCP
-//! connection to it, as long as the job runs. Ranks of one node also pass descriptors over Unix sockets. Each rank has
-//! one service thread, and another thread that calls the sink of events, if there is one. Nothing here is on the data
-//! path.
+//! Rank 0 has the hub. It listens at `MASTER_ADDR:MASTER_PORT`, where every other rank joins. Then each rank has one
+//! authenticated TCP connection to its parent in a tree with rank 0 at its root. In a job of few ranks that is rank 0
+//! itself. Ranks of one node also pass descriptors over Unix sockets. Each rank has one service thread, and another
+//! thread that calls the sink of events, if there is one. Nothing here is on the data path.
 //!
 //! Only the hub decides how a collective call ends, and tells all ranks the same. So a call that succeeds on one rank
 //! succeeds on every rank that lives to see it. If rank 0 is lost, ranks may have different results.
@@ -21,6 +21,7 @@
 //!   these cases.
 //! - If rank 0 is lost, nothing more can be learnt about the others. Each rank gets `Lost` for rank 0, and then for all
 //!   others that had not ended, as cut off. So every wait ends.
+//! - If any other rank is lost, those below it in the tree find another parent. Their calls go on.
 //! - Rank 0 serves the control plane for the others after it has left, too. It does so in the background, and the end
 //!   of its process waits for the others, unless the process fails.
 //! - Dropping a [`TcpControl`] while its thread panics reports `Lost`, and not `Left`. So does a process that calls
@@ -29,19 +30,21 @@
 //!   [`ControlError::Forked`], and its end is not reported. While it keeps the connections open, only silence shows the
 //!   death of its parent.
 
+use crate::callers::Callers;
 use crate::config::{Config, node_id};
 use crate::error::BootError;
-use crate::hub::Hub;
+use crate::hop::Hop;
+use crate::hub::{Hub, arity_of};
 use crate::launchers::session::HeldStore;
-use crate::link::{Body, Link};
 use crate::local::{LocalControl, check_size, local};
 use crate::node::Node;
 use crate::process::{self, Again, SAID_AFTER};
-use crate::reach::reach_hub;
-use crate::secret::Key;
-use crate::service::{Leaf, Role, Service};
+use crate::reach::Reach;
+use crate::secret::{Key, random};
+use crate::service::{Parts, START_MARGIN, Service};
 use crate::shared::{RankPhase, RankShared, RankState, ServiceRequest};
 use crate::wire::Message;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -142,37 +145,51 @@ impl TcpControl {
         }
         let shared = Arc::new(shared);
         let node = Node::new(config.rank, key.derive(b"door", b""));
-        let join = Message::Join {
-            node: node_id(&config),
+        let (rank, size) = (config.rank, config.size);
+        let arity = config.arity.map_or_else(|| arity_of(size), Some);
+        let reach = Reach::new(&config, &key);
+        let callers = |listener| {
+            Callers::new(listener, key.clone(), rank, size, config.generation)
+                .map_err(|error| BootError::io("preparing to listen for the other ranks", error))
         };
-        let role = if config.rank == 0 {
+        let (hub, parent, callers) = if rank == 0 {
             let listener = match config.listener.take() {
                 Some(listener) => listener,
                 None => config.listen()?,
             };
-            let mut hub = Hub::new(listener, key, config.size, config.generation)
-                .map_err(|error| BootError::io("preparing to listen for the other ranks", error))?;
-            hub.receive(0, join);
-            Role::Hub(Box::new(hub))
+            let seed = random().map_err(|error| BootError::io("making random bytes", error))?;
+            let hub = Hub::new(size, arity, node_id(&config), seed, config.silence);
+            (Some(hub), None, Some(callers(listener)?))
         } else {
-            let (stream, session) = reach_hub(&config, &key, &mut started)?;
-            let mut link = Link::new(stream, session.to_hub, session.to_rank, usize::MAX);
-            link.push(&Body::of(&join))
-                .map_err(|error| BootError::Aborted(error.to_string()))?;
-            Role::Leaf(Box::new(Leaf {
-                link: Some(link),
-                looked: Instant::now(),
-            }))
+            let link = reach.rank_0(config.timeout, &mut started)?;
+            let listener = match arity {
+                Some(_) => Some(listen_beside(link.stream())?),
+                None => None,
+            };
+            let (listener, port) = listener.unzip();
+            let join = Hop::Join {
+                node: node_id(&config),
+                port: port.unwrap_or(0),
+            };
+            // Rank 0 knows better which ranks are missing.
+            let limit = config.timeout.saturating_add(START_MARGIN);
+            let parent = reach
+                .parent(link, &join, 0, limit)
+                .map_err(BootError::Aborted)?;
+            (None, Some(parent), listener.map(callers).transpose()?)
         };
-        let service = Service::new(
-            Arc::clone(&shared),
-            role,
+        let service = Service::new(Parts {
+            shared: Arc::clone(&shared),
             node,
-            config.heartbeat,
-            config.silence,
+            hub,
+            parent,
+            callers,
+            reach,
+            heartbeat: config.heartbeat,
+            silence: config.silence,
             started,
-            config.timeout,
-        );
+            timeout: config.timeout,
+        });
         let thread = std::thread::Builder::new()
             .name("tidegate-boot".into())
             .spawn(move || service.run())
@@ -196,6 +213,17 @@ impl TcpControl {
             _session,
         })
     }
+}
+
+/// A socket at the address by which this rank has reached rank 0, and its port. Other ranks reach it there.
+fn listen_beside(stream: &TcpStream) -> Result<(TcpListener, u16), BootError> {
+    let listening = (|| {
+        let address = SocketAddr::new(stream.local_addr()?.ip(), 0);
+        let listener = TcpListener::bind(address)?;
+        let port = listener.local_addr()?.port();
+        Ok((listener, port))
+    })();
+    listening.map_err(|error: std::io::Error| BootError::io("listening for other ranks", error))
 }
 
 impl Member {

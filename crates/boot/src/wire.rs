@@ -1,38 +1,33 @@
-//! The messages of the control plane and their encoding.
+//! The messages of the control plane: what ranks say to rank 0, and what it says to them.
 //!
 //! # Model
 //!
-//! A message is encoded by `postcard`. The connection authenticates each message before it is decoded: see
-//! [`link`](crate::link).
+//! Messages go from rank to rank along the tree, several of them in one [`Hop`](crate::hop::Hop), which is encoded by
+//! `postcard`. Each connection authenticates what it carries before that is decoded: see [`link`](crate::link).
 //!
 //! # Failure
 //!
-//! [`decode`] returns a message or [`Malformed`] for any bytes. It refuses extra bytes at the end, and fields that are
-//! longer than their limits.
+//! Fields have limits ([`Message::exceeds`]). What exceeds one is refused.
 
-use crate::fields::{MAX_REASON, bytes, shortened, shortened_if_any};
+use crate::fields::{MAX_LABEL, MAX_REASON, bytes, shortened, shortened_if_any};
 use crate::rounds::{Failure, Founders, Outcome, Vote};
 use serde::{Deserialize, Serialize};
 use tidegate_hal::control::{Decision, Packet};
 use tidegate_hal::ids::TeamId;
 
 /// The most ranks of a job. It keeps lists of ranks within a frame.
-pub const MAX_RANKS: usize = 4096;
-/// The longest label of a collective call.
-pub(crate) const MAX_LABEL: usize = 4096;
-/// The longest encoded message: two headers that differ, and room for the other fields.
-pub(crate) const MAX_MESSAGE: usize = 2 * Packet::MAX_BYTES + (64 << 10);
+pub const MAX_RANKS: usize = 65536;
+/// The longest encoded hop: others' messages, two headers that differ, and room for the other fields.
+pub(crate) const MAX_MESSAGE: usize = 2 * Packet::MAX_BYTES + (2 << 20);
 
 /// What identifies a node: a hash of facts about the host.
 pub(crate) type NodeId = [u8; 32];
 /// The name of a rank's door, which nobody else can guess.
 pub(crate) type DoorName = [u8; 16];
 
-/// A message between the hub, which is rank 0, and the other ranks.
+/// A message between the hub, which is on rank 0, and the ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// To the hub, as the first message: the node on which this rank runs.
-    Join { node: NodeId },
     /// From the hub, when all have joined: the node of each rank, and random bytes for the names of the doors.
     Start { nodes: Vec<u32>, seed: DoorName },
     /// To the hub: this rank's door is open for its node.
@@ -44,8 +39,23 @@ pub(crate) enum Message {
         #[serde(serialize_with = "shortened")]
         reason: String,
     },
-    /// In both directions: the sender is alive.
-    Beat,
+    /// To the hub: a rank has found a parent, which says so. It has heard the messages up to this number.
+    Attached { rank: u32, heard: u64 },
+    /// From the hub to the parent, and for all on the way: these ranks are below this child now.
+    Joined { child: u32, below: Vec<u32> },
+    /// From the hub to the parent: what its child had missed has been sent. `seq` is the number of `Attached`.
+    Welcome { child: u32, seq: u64 },
+    /// To the hub: the connection to a child has ended. `heard` is how much all ranks there are known to have heard.
+    Gone {
+        rank: u32,
+        #[serde(serialize_with = "shortened")]
+        reason: String,
+        heard: u64,
+    },
+    /// From the hub to the parent, and for all on the way: these ranks are not below it any more.
+    Parted { below: Vec<u32> },
+    /// From the hub: it has received what this rank has said up to this number. Most messages have another answer.
+    Heard { seq: u64 },
     /// To the hub: what a rank tells all others in an exchange.
     Exchange {
         round: u64,
@@ -129,19 +139,42 @@ pub(crate) struct Said {
 /// Bytes that are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed message: {0}")]
-pub(crate) struct Malformed(&'static str);
+pub(crate) struct Malformed(pub(crate) &'static str);
 
 impl Message {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        postcard::to_stdvec(self).expect("a vector takes any message")
+    /// About how many bytes it takes.
+    pub(crate) fn weight(&self) -> usize {
+        const REST: usize = 32;
+        REST + match self {
+            Message::Start { nodes: ranks, .. }
+            | Message::Left { ranks }
+            | Message::Joined { below: ranks, .. }
+            | Message::Parted { below: ranks } => 3 * ranks.len(),
+            Message::Exchange { label, bytes, .. } => label.len() + bytes.len(),
+            Message::Said { said, .. } => said.iter().map(|said| REST + said.bytes.len()).sum(),
+            Message::Letter { bytes, .. } => bytes.len(),
+            Message::Confer { label, vote, .. } => {
+                label.len() + vote.header.len() + vote.reason.len()
+            }
+            Message::Decided { outcome, .. } => match outcome {
+                Outcome::Agreed { .. } => 0,
+                Outcome::Differs { first, other, .. } => first.len() + other.len(),
+                Outcome::Refused { reason, .. } => reason.len(),
+                Outcome::Failed(_) => MAX_REASON,
+            },
+            Message::Found { founders } => founders.name.len() + 3 * founders.ranks.len(),
+            Message::Notify { to, bytes, .. } => 3 * to.as_ref().map_or(0, Vec::len) + bytes.len(),
+            _ => 0,
+        }
     }
 
     /// The limit that the message exceeds, if any.
-    fn exceeds(&self) -> Option<&'static str> {
+    pub(crate) fn exceeds(&self) -> Option<&'static str> {
         match self {
             Message::Abort { reason }
             | Message::Withdrawn { reason, .. }
             | Message::Lost { reason, .. }
+            | Message::Gone { reason, .. }
             | Message::Fail { reason, .. }
             | Message::Letter {
                 lost: Some(reason), ..
@@ -152,6 +185,8 @@ impl Message {
             } if reason.len() > MAX_REASON => Some("a reason is too long"),
             Message::Start { nodes: ranks, .. }
             | Message::Left { ranks }
+            | Message::Joined { below: ranks, .. }
+            | Message::Parted { below: ranks }
             | Message::Notify {
                 to: Some(ranks), ..
             } if ranks.len() > MAX_RANKS => Some("a list of ranks is too long"),
@@ -204,23 +239,13 @@ impl Message {
     }
 }
 
-/// Decodes one message.
-pub(crate) fn decode(body: &[u8]) -> Result<Message, Malformed> {
-    match postcard::take_from_bytes::<Message>(body) {
-        Err(_) => Err(Malformed("its bytes are no message")),
-        Ok((_, [_, ..])) => Err(Malformed("bytes are left over")),
-        Ok((message, [])) => match message.exceeds() {
-            None => Ok(message),
-            Some(limit) => Err(Malformed(limit)),
-        },
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::hop::{self, Hop, Item, Up};
     use crate::votes::{Call, Kind, tests::any_vote};
     use proptest::prelude::*;
+    use std::sync::Arc;
 
     fn any_outcome() -> impl Strategy<Value = Outcome> {
         let bytes = || prop::collection::vec(any::<u8>(), 0..64);
@@ -265,12 +290,23 @@ pub(crate) mod tests {
         let bytes = || prop::collection::vec(any::<u8>(), 0..64);
         let ranks = || prop::collection::vec(any::<u32>(), 0..9);
         prop_oneof![
-            any::<[u8; 32]>().prop_map(|node| Message::Join { node }),
+            (any::<u32>(), any::<u64>())
+                .prop_map(|(rank, heard)| Message::Attached { rank, heard }),
+            (any::<u32>(), ranks()).prop_map(|(child, below)| Message::Joined { child, below }),
+            ranks().prop_map(|below| Message::Parted { below }),
+            (any::<u32>(), any::<u64>()).prop_map(|(child, seq)| Message::Welcome { child, seq }),
+            (any::<u32>(), reason(), any::<u64>()).prop_map(|(rank, reason, heard)| {
+                Message::Gone {
+                    rank,
+                    reason,
+                    heard,
+                }
+            }),
+            any::<u64>().prop_map(|seq| Message::Heard { seq }),
             (ranks(), any::<[u8; 16]>()).prop_map(|(nodes, seed)| Message::Start { nodes, seed }),
             Just(Message::Ready),
             Just(Message::Go),
             reason().prop_map(|reason| Message::Abort { reason }),
-            Just(Message::Beat),
             (any::<u64>(), reason(), bytes()).prop_map(|(round, label, bytes)| {
                 Message::Exchange {
                     round,
@@ -338,24 +374,27 @@ pub(crate) mod tests {
         ]
     }
 
-    proptest! {
-        #[test]
-        fn encoded_messages_are_decoded(message in any_message()) {
-            let body = message.encode();
-            prop_assert_eq!(decode(&body), Ok(message));
-            let mut longer = body.clone();
-            longer.push(0);
-            prop_assert!(decode(&longer).is_err());
-            prop_assert!(decode(&body[..body.len() - 1]).is_err());
-        }
+    /// A hop that carries the message, which ends it.
+    fn encode(message: &Message) -> Vec<u8> {
+        let message = message.clone();
+        let (from, seq) = (0, 1);
+        let item = Arc::new(Item::Said { from, seq, message });
+        let (epoch, heard, items) = (0, 0, vec![item]);
+        Hop::Up(Up {
+            epoch,
+            heard,
+            items,
+        })
+        .encode()
     }
 
-    #[test]
-    fn claimed_lengths_are_not_believed() {
-        for kind in 0..=u8::MAX {
-            let mut body = vec![kind];
-            body.extend_from_slice(&[0xff; 8]);
-            assert!(decode(&body).is_err());
+    fn decode(body: &[u8]) -> Result<Message, Malformed> {
+        match hop::decode(body)? {
+            Hop::Up(up) => match &*up.items[0] {
+                Item::Said { message, .. } => Ok(message.clone()),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
         }
     }
 
@@ -429,17 +468,16 @@ pub(crate) mod tests {
                 true,
             ),
         ] {
-            let body = message.encode();
+            let body = encode(&message);
             assert_eq!(decode(&body).is_ok(), is_good);
             assert!(!is_good || body.len() <= MAX_MESSAGE);
         }
         // Encoding cuts reasons, so only another program sends a longer one. This makes one: a text of that length
         // behind the kind.
-        let mut body = Message::Fail {
+        let mut body = encode(&Message::Fail {
             reason: String::new(),
             first: None,
-        }
-        .encode();
+        });
         body.truncate(body.len() - 2);
         body.extend(postcard::to_stdvec(&("x".repeat(MAX_REASON + 1), None::<u32>)).unwrap());
         assert!(decode(&body).is_err());
@@ -449,7 +487,7 @@ pub(crate) mod tests {
     fn long_reasons_are_cut_between_characters() {
         let reason = "é".repeat(MAX_REASON);
         let first = None;
-        let body = Message::Fail { reason, first }.encode();
+        let body = encode(&Message::Fail { reason, first });
         assert!(
             matches!(decode(&body), Ok(Message::Fail { reason, .. }) if reason.len() == MAX_REASON)
         );

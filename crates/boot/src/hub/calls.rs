@@ -2,8 +2,9 @@
 
 use super::Hub;
 use super::gathered::Gathered;
-use crate::link::Body;
+use crate::hop::To;
 use crate::rounds::{Call, Came, Kind, Members, OutOfOrder, Outcome, Vote, team_of};
+use crate::tally::Tally;
 use crate::teams::{Ended, Founded};
 use crate::wire::{Message, Said};
 use tidegate_hal::ids::TeamId;
@@ -33,7 +34,7 @@ impl Hub {
                         lost,
                         bytes,
                     };
-                    self.send_letter(to, &letter);
+                    self.send_at_leisure(to, letter);
                 }
             }
             Message::Confer { round, label, vote } => {
@@ -81,6 +82,16 @@ impl Hub {
         Ok(())
     }
 
+    /// Handles what ranks say together about a call of all ranks.
+    pub(super) fn hear_votes(&mut self, round: u64, tally: Tally) -> Result<(), OutOfOrder> {
+        let rounds = self.teams.of(0, round)?;
+        let members = rounds.members().clone();
+        if let Came::Counted(outcome) = rounds.come_together(round, tally)? {
+            self.tell_outcome(&members, round, outcome);
+        }
+        Ok(())
+    }
+
     /// Notes that a rank comes to no collective call any more.
     pub(super) fn ends_calls(&mut self, rank: usize, reason: &str) {
         let (ended, founded) = self.teams.end(rank, reason);
@@ -97,11 +108,8 @@ impl Hub {
     }
 
     fn tell_founded(&mut self, (ranks, team): Founded) {
-        let message = Message::Founded { team };
-        let body = Body::of(&message);
-        for rank in ranks {
-            self.send_body(rank, &body, &message);
-        }
+        let ranks = ranks.into_iter().map(|rank| rank as u32).collect();
+        self.send(To::Ranks(ranks), Message::Founded { team });
     }
 
     fn tell_outcome(&mut self, members: &Members, round: u64, outcome: Option<Outcome>) {
@@ -111,7 +119,7 @@ impl Hub {
         if let Some(team) = team_of(round) {
             self.tell_gathered(members, team, round);
         }
-        self.tell(members, usize::MAX, &Message::Decided { round, outcome });
+        self.tell(members, None, Message::Decided { round, outcome });
     }
 
     /// Tells the members what was gathered in an exchange.
@@ -122,19 +130,23 @@ impl Hub {
         // A rank knows what it says itself. That matters if it is long, and then it is alone.
         let except = match &said[..] {
             [] => return,
-            [one] => one.rank as usize,
-            _ => usize::MAX,
+            [one] => Some(one.rank),
+            _ => None,
         };
-        self.tell(members, except, &Message::Said { round, said });
+        self.tell(members, except, Message::Said { round, said });
     }
 
     /// Sends a message to these ranks, `except` for one.
-    fn tell(&mut self, members: &Members, except: usize, message: &Message) {
-        let body = Body::of(message);
-        for rank in members.iter() {
-            if rank != except && self.is_here(rank) {
-                self.send_body(rank, &body, message);
+    fn tell(&mut self, members: &Members, except: Option<u32>, message: Message) {
+        let to = match (members, except) {
+            (Members::First(_), None) => To::All,
+            (Members::First(_), Some(rank)) => To::Others(rank),
+            (Members::Some(_), _) => {
+                let here = members.iter().filter(|rank| self.is_here(*rank));
+                let here = here.map(|rank| rank as u32);
+                To::Ranks(here.filter(|rank| Some(*rank) != except).collect())
             }
-        }
+        };
+        self.send(to, message);
     }
 }

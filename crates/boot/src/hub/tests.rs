@@ -1,70 +1,120 @@
-//! The hub, with ranks that are only connections.
+//! The hub, with ranks that say what the tests want.
 
 use super::*;
-use crate::handshake::{self, Attempt, Claims};
-use crate::rounds::{Failure, Outcome, Vote};
-use std::thread;
+use crate::rounds::{Failure, Outcome};
+use crate::tally::Tally;
+use crate::votes::{Call, Kind, Vote};
 
 const SIZE: usize = 4;
 
-fn key() -> Key {
-    Key::of_job(b"a key for tests", "", SIZE)
+/// A hub whose job runs, in which all ranks are children of rank 0.
+struct Job {
+    hub: Hub,
+    said: Vec<u64>,
+    now: Instant,
+    /// What each rank has heard.
+    heard: Vec<Vec<Message>>,
 }
 
-fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (other, _) = listener.accept().unwrap();
-    one.set_nodelay(true).unwrap();
-    one.set_nonblocking(true).unwrap();
-    other.set_nonblocking(true).unwrap();
-    (one, other)
-}
-
-/// A hub whose job runs, and the other ends of its connections, from rank 1 on.
-pub(crate) fn running(size: usize) -> (Hub, Vec<Link<TcpStream>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut hub = Hub::new(listener, key(), size, 0).unwrap();
-    hub.phase = HubPhase::Running;
-    hub.nodes = vec![0; size];
-    let mut ranks = Vec::new();
-    for rank in 1..size {
-        let (here, there) = pair();
-        hub.link(rank, Link::new(here, key(), key(), usize::MAX))
-            .unwrap();
-        ranks.push(Link::new(there, key(), key(), usize::MAX));
+fn job() -> Job {
+    let silence = Duration::from_secs(10);
+    let mut job = Job {
+        hub: Hub::new(SIZE, None, [0; 32], [0; 16], silence),
+        said: vec![0; SIZE],
+        now: Instant::now(),
+        heard: vec![Vec::new(); SIZE],
+    };
+    for rank in 1..SIZE as u32 {
+        job.hub.join(rank, [0; 32], None);
+        let parent = 0;
+        let address = None;
+        assert_eq!(
+            job.hub.answers.pop(),
+            Some((rank, Hop::Place { parent, address }))
+        );
+        job.say(0, Message::Attached { rank, heard: 0 });
     }
-    (hub, ranks)
+    let mut ranks = RankSet::default();
+    (0..SIZE as u32).for_each(|rank| ranks.insert(rank));
+    job.up(Item::Ready { ranks });
+    job.heard.iter_mut().for_each(|heard| {
+        assert!(matches!(heard[..], [Message::Start { .. }, Message::Go]));
+        heard.clear();
+    });
+    job
 }
 
-/// The next message to a rank.
-fn hear(rank: &mut Link<TcpStream>) -> Message {
-    loop {
-        // Messages before the end of the connection count.
-        let end = rank.fill();
-        if let Some(message) = rank.next().unwrap() {
-            return message;
+impl Job {
+    fn up(&mut self, item: Item) {
+        let (epoch, heard, items) = (0, 0, vec![Arc::new(item)]);
+        let up = Up {
+            epoch,
+            heard,
+            items,
+        };
+        self.hub.hear(up, self.now);
+        self.turn();
+    }
+
+    /// Passes on what the hub says.
+    fn turn(&mut self) {
+        for passed in self.hub.take_down(self.now) {
+            for (rank, heard) in self.heard.iter_mut().enumerate() {
+                let rank = rank as u32;
+                let is_for = match &passed.to {
+                    To::All => true,
+                    To::Others(other) => *other != rank,
+                    To::Ranks(ranks) => ranks.contains(&rank),
+                };
+                heard.extend(is_for.then(|| passed.message.clone()));
+            }
         }
-        end.unwrap();
-        thread::yield_now();
+    }
+
+    fn say(&mut self, from: u32, message: Message) {
+        self.said[from as usize] += 1;
+        let seq = self.said[from as usize];
+        self.up(Item::Said { from, seq, message });
+    }
+
+    fn vote(&mut self, rank: u32, round: u64) {
+        let call = Call::new(Kind::Confer, "opening a window");
+        let tally = Tally::of(rank, call, Vote::default());
+        self.up(Item::Votes { round, tally });
+    }
+
+    /// The connection of a rank to rank 0 ends.
+    fn end(&mut self, rank: u32) {
+        let (reason, heard) = ("closed".into(), self.hub.last());
+        self.say(
+            0,
+            Message::Gone {
+                rank,
+                reason,
+                heard,
+            },
+        );
+    }
+
+    fn wait(&mut self) {
+        for time in [HOLD, GATHERS] {
+            self.now += time;
+            self.hub.tick(self.now);
+            self.turn();
+        }
+    }
+
+    /// What a rank has heard, without acknowledgements.
+    fn hear(&mut self, rank: usize) -> Vec<Message> {
+        let mut heard = std::mem::take(&mut self.heard[rank]);
+        heard.retain(|message| !matches!(message, Message::Heard { .. } | Message::Parted { .. }));
+        heard
     }
 }
 
-fn say(rank: &mut Link<TcpStream>, message: &Message) {
-    rank.push(&Body::of(message)).unwrap();
-    while rank.wants_write() {
-        rank.flush().unwrap();
-    }
-}
-
-/// Makes the hub read from a rank until something has come.
-fn read(hub: &mut Hub, rank: usize) {
-    let link = |hub: &mut Hub| hub.links[rank].as_ref().map(|link| link.heard);
-    hub.links[rank].as_mut().unwrap().heard = false;
-    while link(hub) == Some(false) {
-        hub.hear_rank(rank);
-    }
-    hub.flush();
+fn left(ranks: &[u32]) -> Message {
+    let ranks = ranks.to_vec();
+    Message::Left { ranks }
 }
 
 const BECAUSE: &str = "its program has failed (exit status 1)";
@@ -88,204 +138,42 @@ fn lost(rank: u32) -> Message {
 
 #[test]
 fn a_departure_is_told_after_a_while_or_when_the_connection_ends() {
-    let (mut hub, mut ranks) = running(SIZE);
-    let begun = Instant::now();
-    say(&mut ranks[0], &Message::Leave);
-    read(&mut hub, 1);
-    assert_eq!(hear(&mut ranks[0]), Message::Bye);
-    assert!(hub.own.is_empty(), "it is not told yet");
-    assert!(hub.next_tick().is_some_and(|at| at > begun));
-    hub.tick(Instant::now() + HOLD);
-    hub.flush();
-    assert_eq!(hear(&mut ranks[1]), Message::Left { ranks: vec![1] });
-    assert_eq!(hub.own, [Message::Left { ranks: vec![1] }]);
-    assert!(hub.links[1].is_none());
+    let mut job = job();
+    job.say(1, Message::Leave);
+    assert_eq!(job.hear(1), [Message::Bye]);
+    assert!(job.hear(2).is_empty(), "it is not told yet");
+    assert_eq!(job.hub.next_tick(), Some(job.now + HOLD));
+    job.wait();
+    assert_eq!(job.hear(2), [left(&[1])]);
     // Rank 2's process ends.
-    say(&mut ranks[1], &Message::Leave);
-    read(&mut hub, 2);
-    drop(ranks.remove(1));
-    while hub.links[2].is_some() {
-        hub.hear_rank(2);
-    }
-    hub.flush();
-    // Rank 3 gets no other message about the two.
-    let heard = [hear(&mut ranks[1]), hear(&mut ranks[1])];
-    assert_eq!(
-        heard,
-        [
-            Message::Left { ranks: vec![1] },
-            Message::Left { ranks: vec![2] }
-        ]
-    );
-    assert_eq!(hub.others(), [3]);
+    job.say(2, Message::Leave);
+    job.end(2);
+    job.now += GATHERS;
+    job.turn();
+    assert_eq!(job.hear(3), [left(&[1]), left(&[2])]);
+    assert_eq!(job.hub.others(), [3]);
 }
 
 #[test]
 fn a_rank_that_fails_just_after_it_has_left_is_lost() {
-    let (mut hub, mut ranks) = running(SIZE);
-    say(&mut ranks[0], &Message::Leave);
-    read(&mut hub, 1);
-    say(&mut ranks[0], &fail());
-    read(&mut hub, 1);
-    hub.tick(Instant::now() + HOLD);
-    hub.flush();
-    assert_eq!(hear(&mut ranks[1]), lost(1));
-    assert_eq!(hub.own, [lost(1)]);
-    let acknowledged = [hear(&mut ranks[0]), hear(&mut ranks[0])];
-    assert_eq!(acknowledged, [Message::Bye, Message::Bye]);
+    let mut job = job();
+    job.say(1, Message::Leave);
+    job.say(1, fail());
+    job.wait();
+    assert_eq!(job.hear(2), [lost(1)]);
+    assert_eq!(job.hear(1), [Message::Bye, Message::Bye]);
 }
 
 /// It does not matter how long ago rank 0 has left, since its hub still serves the others.
 #[test]
 fn the_others_hear_that_rank_0_fails_after_it_has_left() {
-    let (mut hub, mut ranks) = running(SIZE);
-    hub.receive(0, Message::Leave);
-    hub.tick(Instant::now() + HOLD);
-    hub.receive(0, fail());
-    hub.flush();
-    hub.hang_up();
-    for rank in &mut ranks {
-        assert_eq!(hear(rank), Message::Left { ranks: vec![0] });
-        assert_eq!(hear(rank), lost(0));
-        let end = loop {
-            if let Err(end) = rank.fill() {
-                break end;
-            }
-        };
-        assert!(matches!(end, crate::link::LinkError::Closed), "{end}");
+    let mut job = job();
+    job.say(0, Message::Leave);
+    job.wait();
+    job.say(0, fail());
+    for rank in 1..SIZE {
+        assert_eq!(job.hear(rank), [left(&[0]), lost(0)]);
     }
-    drop(ranks);
-    while !hub.is_hung_up() {
-        (1..SIZE).for_each(|rank| hub.hear_rank(rank));
-    }
-}
-
-/// Ranks may have sent something while this rank could not run.
-#[test]
-fn a_rank_is_silent_only_if_nothing_of_it_waits_to_be_read() {
-    let (mut hub, mut ranks) = running(2);
-    let interval = Duration::from_secs(1);
-    hub.look(interval, 1);
-    say(&mut ranks[0], &Message::Beat);
-    // This makes sure that the data has arrived.
-    let mut bytes = [0; 1];
-    let there = hub.links[1].as_ref().unwrap().stream();
-    while there.peek(&mut bytes).is_err() {
-        thread::yield_now();
-    }
-    hub.look(interval, 1);
-    assert!(hub.links[1].is_some());
-    hub.look(interval, 1);
-    assert!(hub.links[1].is_some(), "it was heard");
-    hub.look(interval, 1);
-    assert!(hub.links[1].is_none());
-    assert!(matches!(
-        hub.own.front(),
-        Some(Message::Lost { rank: 1, .. })
-    ));
-}
-
-#[test]
-fn as_many_callers_are_heard_as_there_is_room_for() {
-    let (mut hub, _) = running(2);
-    let address = hub.listener.local_addr().unwrap();
-    let mut callers = Vec::new();
-    let begun = Instant::now();
-    while callers.len() < MAX_CALLERS {
-        callers.push(TcpStream::connect(address).unwrap());
-        while hub.callers.len() < callers.len() {
-            hub.accept(begun);
-        }
-    }
-    // All have had enough time, but no other caller is there.
-    let later = begun + YOUNG;
-    hub.accept(later);
-    assert_eq!(hub.callers.len(), MAX_CALLERS);
-    let oldest = hub.callers[0].from;
-    let second = hub.callers[1].from;
-    let last = TcpStream::connect(address).unwrap();
-    let from = last.local_addr().unwrap();
-    while hub.callers.iter().all(|caller| caller.from != from) {
-        hub.accept(later);
-    }
-    assert_eq!(hub.callers.len(), MAX_CALLERS);
-    assert!(hub.callers.iter().all(|caller| caller.from != oldest));
-    assert_eq!(hub.callers[0].from, second, "one had to go, and no more");
-}
-
-/// The answer of a hub of generation 1 to rank 1 of this generation.
-fn answer(generation: u64) -> Result<(), Attempt> {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut hub = Hub::new(listener, key(), SIZE, 1).unwrap();
-    let claims = Claims {
-        size: SIZE as u32,
-        rank: 1,
-        generation,
-    };
-    let caller = thread::spawn(move || {
-        let stream = TcpStream::connect(address).unwrap();
-        handshake::call(&stream, &key(), claims).map(drop)
-    });
-    while !caller.is_finished() {
-        hub.accept(Instant::now());
-        (0..hub.callers.len())
-            .rev()
-            .for_each(|index| hub.hear_caller(index));
-    }
-    let joined = hub.links[1].is_some();
-    let answer = caller.join().unwrap();
-    assert_eq!(joined, answer.is_ok());
-    answer
-}
-
-#[test]
-fn a_rank_of_the_next_job_is_told_to_come_again() {
-    assert!(answer(1).is_ok());
-    assert!(matches!(answer(2), Err(Attempt::Later)));
-    assert!(matches!(answer(0), Err(Attempt::Final(_))));
-}
-
-/// A message to many ranks reaches each of them whole and in order, however little the kernel takes at a time.
-#[test]
-fn long_messages_come_whole() {
-    let (mut hub, mut ranks) = running(2);
-    let long = |byte: u8| Message::Notify {
-        from: 0,
-        to: None,
-        bytes: vec![byte; 1 << 20],
-    };
-    for byte in 0..8 {
-        hub.receive(0, long(byte));
-        hub.receive(
-            0,
-            Message::Notify {
-                from: 0,
-                to: None,
-                bytes: vec![byte],
-            },
-        );
-    }
-    for byte in 0..8 {
-        for bytes in [vec![byte; 1 << 20], vec![byte]] {
-            let heard = loop {
-                hub.flush();
-                if let Some(message) = ranks[0].next().unwrap() {
-                    break message;
-                }
-                ranks[0].fill().unwrap();
-            };
-            assert_eq!(
-                heard,
-                Message::Notify {
-                    from: 0,
-                    to: None,
-                    bytes
-                }
-            );
-        }
-    }
-    assert!(hub.is_flushed());
 }
 
 fn letter(rank: u32, round: u64) -> Message {
@@ -298,23 +186,6 @@ fn letter(rank: u32, round: u64) -> Message {
     }
 }
 
-fn confer(round: u64) -> Message {
-    Message::Confer {
-        round,
-        label: "opening a window".into(),
-        vote: Vote::default(),
-    }
-}
-
-fn exchange(round: u64) -> Message {
-    let (label, bytes) = ("opening a window".into(), Vec::new());
-    Message::Exchange {
-        round,
-        label,
-        bytes,
-    }
-}
-
 fn agreed(round: u64) -> Message {
     let outcome = Outcome::Agreed { flags: 0 };
     Message::Decided { round, outcome }
@@ -322,29 +193,31 @@ fn agreed(round: u64) -> Message {
 
 #[test]
 fn letters_go_to_their_receivers_and_the_decision_to_all() {
-    let (mut hub, mut ranks) = running(SIZE);
-    say(&mut ranks[0], &letter(0, 0));
-    say(&mut ranks[0], &letter(3, 0));
-    say(&mut ranks[0], &confer(0));
-    read(&mut hub, 1);
-    for rank in [2, 3] {
-        say(&mut ranks[rank - 1], &confer(0));
-        read(&mut hub, rank);
+    let mut job = job();
+    for to in [0, 3] {
+        job.say(1, letter(to, 0));
     }
-    hub.receive(0, letter(2, 0));
-    hub.receive(0, confer(0));
-    hub.flush();
-    let own: Vec<_> = hub.own.drain(..).collect();
+    job.say(0, letter(2, 0));
     assert!(
-        matches!(&own[..], [Message::Letter { rank: 1, bytes, .. }, decided] if *bytes == [0] && *decided == agreed(0))
+        (0..SIZE).all(|rank| job.hear(rank).is_empty()),
+        "letters wait"
     );
-    assert_eq!(hear(&mut ranks[0]), agreed(0));
-    let to_2 = [hear(&mut ranks[1]), hear(&mut ranks[1])];
-    assert!(matches!(to_2[0], Message::Letter { rank: 0, .. }));
-    assert_eq!(to_2[1], agreed(0));
-    let to_3 = [hear(&mut ranks[2]), hear(&mut ranks[2])];
-    assert!(matches!(to_3[0], Message::Letter { rank: 1, .. }));
-    assert_eq!(to_3[1], agreed(0));
+    (0..SIZE as u32).for_each(|rank| job.vote(rank, 0));
+    for (rank, from) in [(0, Some(1)), (1, None), (2, Some(0)), (3, Some(1))] {
+        let heard = job.hear(rank);
+        let came = heard.iter().filter_map(|message| match message {
+            Message::Letter { rank, .. } => Some(*rank),
+            _ => None,
+        });
+        assert!(came.eq(from));
+        assert_eq!(heard.last(), Some(&agreed(0)));
+        assert_eq!(heard.len(), 1 + usize::from(from.is_some()));
+    }
+    // What comes again changes nothing.
+    job.vote(2, 0);
+    job.said[1] -= 1;
+    job.say(1, letter(3, 0));
+    assert!((0..SIZE).all(|rank| job.hear(rank).is_empty()));
 }
 
 fn says(round: u64, bytes: Vec<u8>) -> Message {
@@ -359,110 +232,84 @@ fn says(round: u64, bytes: Vec<u8>) -> Message {
 /// What ranks say in an exchange goes to all in few messages, but what is long goes at once, and not back to its rank.
 #[test]
 fn an_exchange_is_told_in_few_messages() {
-    let (mut hub, mut ranks) = running(SIZE);
+    let mut job = job();
     let long = vec![9; 60 << 10];
     for (round, said) in [
         (0, [1, 2, 3, 4].map(|n| vec![n; n as usize])),
         (1, [0; 4].map(|_| long.clone())),
     ] {
-        for rank in [2, 3, 1] {
-            say(&mut ranks[rank - 1], &says(round, said[rank].clone()));
-            read(&mut hub, rank);
+        for rank in [2, 3, 1, 0] {
+            job.say(rank, says(round, said[rank as usize].clone()));
         }
-        hub.receive(0, says(round, said[0].clone()));
-        // Rank 1 reads meanwhile, since the kernel takes only so much.
-        let mut heard = Vec::new();
-        while !matches!(heard.last(), Some(Message::Decided { .. })) {
-            hub.flush();
-            ranks[0].fill().unwrap();
-            heard.extend(ranks[0].next().unwrap());
-        }
-        assert_eq!(heard.pop(), Some(agreed(round)));
-        let parts = heard.into_iter().map(|message| match message {
-            Message::Said { round: of, said } if of == round => said,
-            other => panic!("{other:?}"),
-        });
-        let parts: Vec<_> = parts.collect();
-        assert_eq!(parts.len(), if round == 0 { 1 } else { 3 });
-        let came = parts.into_iter().flatten().map(|one| (one.rank, one.bytes));
-        let mut came: Vec<_> = came.collect();
-        came.sort();
-        let all = said
-            .into_iter()
-            .enumerate()
-            .map(|(rank, bytes)| (rank as u32, bytes));
-        assert!(
-            came.into_iter()
-                .eq(all.filter(|(rank, _)| round == 0 || *rank != 1))
-        );
-        for rank in [2, 3] {
-            let is_end = |message: &Message| *message == agreed(round);
-            while !is_end(&hear(&mut ranks[rank - 1])) {
-                hub.flush();
-            }
+        for me in 0..SIZE {
+            let mut heard = job.hear(me);
+            assert_eq!(heard.pop(), Some(agreed(round)));
+            assert_eq!(heard.len(), if round == 0 { 1 } else { 3 });
+            let parts = heard.into_iter().flat_map(|message| match message {
+                Message::Said { round: of, said } if of == round => said,
+                other => panic!("{other:?}"),
+            });
+            let mut came: Vec<_> = parts.map(|one| (one.rank as usize, one.bytes)).collect();
+            came.sort();
+            let all = said.iter().cloned().enumerate();
+            assert!(
+                came.into_iter()
+                    .eq(all.filter(|(rank, _)| round == 0 || *rank != me))
+            );
         }
     }
 }
 
 /// At the end of a job all ranks leave.
 #[test]
-fn ranks_that_leave_in_one_turn_are_told_in_one_message() {
-    let (mut hub, mut ranks) = running(SIZE);
+fn ranks_that_leave_at_a_time_are_told_in_one_message() {
+    let mut job = job();
     for rank in [1, 2] {
-        say(&mut ranks[rank - 1], &Message::Leave);
-        read(&mut hub, rank);
+        job.say(rank, Message::Leave);
     }
-    hub.tick(Instant::now() + HOLD);
-    hub.flush();
-    assert_eq!(hear(&mut ranks[2]), Message::Left { ranks: vec![1, 2] });
-    assert_eq!(hub.own, [Message::Left { ranks: vec![1, 2] }]);
+    job.wait();
+    assert_eq!(job.hear(3), [left(&[1, 2])]);
     // A call to which they have not come fails.
-    hub.receive(0, confer(0));
-    assert!(is_failure(hub.own.back().unwrap(), 1));
+    job.vote(0, 0);
+    assert!(is_failure(job.hear(3).last(), 1));
 }
 
 /// A rank that is killed between its letters and its vote.
 #[test]
 fn a_rank_that_has_only_sent_letters_has_not_come() {
     for others_come_first in [false, true] {
-        let (mut hub, mut ranks) = running(SIZE);
-        say(&mut ranks[0], &letter(2, 0));
-        read(&mut hub, 1);
+        let mut job = job();
+        job.say(1, letter(2, 0));
         if others_come_first {
-            hub.receive(0, confer(0));
+            job.vote(0, 0);
         }
-        drop(ranks.remove(0));
-        while hub.links[1].is_some() {
-            hub.hear_rank(1);
-        }
+        job.end(1);
         if !others_come_first {
-            hub.receive(0, confer(0));
+            job.vote(0, 0);
         }
-        hub.flush();
-        assert!(matches!(
-            hear(&mut ranks[0]),
-            Message::Letter { rank: 1, .. }
-        ));
-        for rank in &mut ranks {
-            let first = hear(rank);
-            assert!(matches!(first, Message::Lost { rank: 1, .. }), "{first:?}");
-            let second = hear(rank);
-            assert!(is_failure(&second, 1), "{second:?}");
+        for rank in [2, 3] {
+            let mut heard = job.hear(rank);
+            if rank == 2 {
+                assert!(matches!(heard.remove(0), Message::Letter { rank: 1, .. }));
+            }
+            assert!(
+                matches!(heard[0], Message::Lost { rank: 1, .. }),
+                "{heard:?}"
+            );
+            assert!(is_failure(heard.get(1), 1), "{heard:?}");
         }
         // Rank 2 had not heard of it. Its vote is no offence, and nothing follows.
-        say(&mut ranks[0], &letter(3, 0));
-        say(&mut ranks[0], &confer(0));
-        read(&mut hub, 2);
-        hub.receive(0, Message::Leave);
-        hub.tick(Instant::now() + HOLD);
-        hub.flush();
-        assert_eq!(hear(&mut ranks[1]), Message::Left { ranks: vec![0] });
+        job.say(2, letter(3, 0));
+        job.vote(2, 0);
+        job.say(0, Message::Leave);
+        job.wait();
+        assert_eq!(job.hear(3), [left(&[0])]);
     }
 }
 
 /// Whether the message says that the round failed because `lost` did not come.
-fn is_failure(message: &Message, lost: u32) -> bool {
-    let Message::Decided { outcome, .. } = message else {
+fn is_failure(message: Option<&Message>, lost: u32) -> bool {
+    let Some(Message::Decided { outcome, .. }) = message else {
         return false;
     };
     matches!(outcome, Outcome::Failed(Failure::Lost { rank, .. }) if *rank == lost)
@@ -470,40 +317,28 @@ fn is_failure(message: &Message, lost: u32) -> bool {
 
 #[test]
 fn what_no_rank_says_in_a_call_loses_the_rank() {
-    let wrong: [&[Message]; 10] = [
+    let wrong: [&[Message]; 8] = [
         &[letter(0, 1)],
         &[letter(SIZE as u32, 0)],
         &[letter(u32::MAX, 0)],
         &[letter(1, 0)],
         &[letter(2, 0), letter(2, 0)],
         &[letter(2, 0), letter(0, 0)],
-        &[confer(0), letter(2, 0)],
-        &[confer(0), exchange(0)],
-        &[letter(2, 0), exchange(0)],
+        &[letter(2, 0), says(0, Vec::new())],
         &[agreed(0)],
     ];
     for said in wrong {
-        let (mut hub, mut ranks) = running(SIZE);
+        let mut job = job();
         for message in said {
-            say(&mut ranks[0], message);
+            job.say(1, message.clone());
         }
-        while hub.links[1].is_some() {
-            hub.hear_rank(1);
-        }
-        assert_eq!(hub.others(), [2, 3], "{said:?}");
-        hub.receive(0, confer(0));
-        assert!(matches!(
-            hub.own.pop_front(),
-            Some(Message::Lost { rank: 1, .. })
-        ));
-        assert!(
-            hub.own.iter().any(|message| is_failure(message, 1))
-                != matches!(said[0], Message::Confer { .. })
-        );
+        let is_lost = |message: &Message| matches!(message, Message::Lost { rank: 1, .. });
+        assert!(job.hear(0).iter().any(is_lost), "{said:?}");
     }
-}
-
-/// The load at each flush so far.
-pub(crate) fn flushes(hub: &Hub) -> &[(usize, usize)] {
-    &hub.flushed
+    for after_the_vote in [letter(2, 0), says(0, Vec::new())] {
+        let mut job = job();
+        job.vote(1, 0);
+        job.say(1, after_the_vote);
+        assert!(job.hub.gone[1]);
+    }
 }

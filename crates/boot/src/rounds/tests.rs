@@ -133,6 +133,36 @@ proptest! {
         prop_assert_eq!(decided, Some(model(&votes)));
     }
 
+    /// What several ranks say may come together, in parts of any size, and again.
+    #[test]
+    fn ranks_may_come_together((votes, order) in any_round(), part in 1usize..6) {
+        let mut rounds = world(votes.len());
+        let mut decided = None;
+        let parts = order.chunks(part).map(|ranks| {
+            let mut tally = Tally::default();
+            for rank in ranks {
+                tally.merge(Tally::of(*rank as u32, call("a"), votes[*rank].clone()));
+            }
+            tally
+        });
+        let parts: Vec<_> = parts.collect();
+        for (index, tally) in parts.iter().enumerate() {
+            for tally in [tally, &parts[index / 2]] {
+                if decided.is_some() {
+                    let late = rounds.come_together(0, tally.clone());
+                    prop_assert_eq!(late, Ok(Came::Late));
+                    continue;
+                }
+                let came = rounds.come_together(0, tally.clone());
+                let Ok(Came::Counted(outcome)) = came else {
+                    panic!("{came:?}")
+                };
+                decided = outcome;
+            }
+        }
+        prop_assert_eq!(decided, Some(model(&votes)));
+    }
+
     /// A round has one outcome, whatever happens, and none follows a failure.
     #[test]
     fn outcomes_are_final(steps in prop::collection::vec((0usize..4, 0u8..8), 0..40)) {

@@ -6,10 +6,9 @@ use rustix::event::PollFlags;
 use tidegate_hal::lock;
 use tidegate_hal::tell;
 
-use super::{Ending, Role, START_MARGIN, Service, Token};
+use super::{Above, Ending, START_MARGIN, Service, Token};
 use crate::config::unheard;
 use crate::error::BootError;
-use crate::hub::HubToken;
 use crate::ready::Awaited;
 
 impl Service {
@@ -21,14 +20,6 @@ impl Service {
             std::thread::sleep(Duration::from_millis(50));
             Vec::new()
         });
-        let some = |wanted: fn(&Token) -> bool| ready.iter().any(|(token, _)| wanted(token));
-        let mut more = Vec::new();
-        if some(|token| matches!(token, Token::Hub(HubToken::Ranks)))
-            && let Role::Hub(hub) = &self.role
-        {
-            more.extend(hub.readable().map(Token::Hub));
-        }
-        ready.extend(more.into_iter().map(|token| (token, PollFlags::IN)));
         // From the last to the first, since handling one may remove it from its list.
         ready.reverse();
         ready
@@ -44,17 +35,14 @@ impl Service {
     }
 
     pub(super) fn next_tick(&self) -> Option<Instant> {
-        let role = match &self.role {
-            Role::Hub(hub) if hub.has_backlog() => Some(Instant::now()),
-            Role::Hub(hub) => {
-                let beats = [self.next_beat, self.next_look];
-                let beats = beats.into_iter().flatten();
-                hub.next_tick().into_iter().chain(beats).min()
-            }
-            Role::Leaf(leaf) => leaf
-                .link
-                .as_ref()
-                .and_then(|_| leaf.looked.checked_add(self.look_after())),
+        let above = match &self.above {
+            Above::Hub(hub) => hub.next_tick(),
+            Above::Parent { looked, .. } => looked.checked_add(self.look_after()),
+            Above::Searched(_) | Above::Nothing => None,
+        };
+        let below = match self.children.is_empty() && !self.is_rank_0() {
+            true => [None, None],
+            false => [self.next_beat, self.next_look],
         };
         let last_words = match &self.ending {
             Some(Ending::Said {
@@ -68,13 +56,27 @@ impl Service {
             .is_joining()
             .then(|| self.start_deadline())
             .flatten();
-        [role, self.node.next_tick(), last_words, start]
-            .into_iter()
-            .flatten()
-            .min()
+        // This is over when it has come once, if ranks below stay.
+        let leaves = self.sees_off_until();
+        let leaves = leaves.filter(|until| !self.branch.has_children() || *until > self.looked);
+        let leaves = leaves.into_iter().chain(self.ends_at).min();
+        let callers = self
+            .callers
+            .as_ref()
+            .and_then(|callers| callers.next_tick());
+        let all = [
+            above,
+            self.node.next_tick(),
+            last_words,
+            start,
+            leaves,
+            callers,
+        ];
+        let all = all.into_iter().chain(below).flatten();
+        all.chain(self.branch.next_tick()).min()
     }
 
-    /// After how long the hub's silence is noted. This is a little more than an interval, so that a heartbeat in time
+    /// After how long the parent's silence is noted. This is a little more than an interval, so that a heartbeat in time
     /// prevents it.
     pub(super) fn look_after(&self) -> Duration {
         self.heartbeat.saturating_add(self.heartbeat / 2)
@@ -82,38 +84,45 @@ impl Service {
 
     /// `None`: this rank waits for the others without a limit.
     pub(super) fn start_deadline(&self) -> Option<Instant> {
-        let margin = match self.role {
-            Role::Hub(_) => Duration::ZERO,
-            Role::Leaf(_) => START_MARGIN,
+        let margin = match self.above {
+            Above::Hub(_) => Duration::ZERO,
+            _ => START_MARGIN,
         };
         self.started
             .checked_add(self.timeout.saturating_add(margin))
     }
 
     pub(super) fn tick(&mut self, now: Instant) {
+        self.looked = now;
         let patience = self.patience();
         let deadline = self.start_deadline();
         let late = deadline.is_some_and(|deadline| now >= deadline)
             && lock(&self.shared.state).phase.is_joining();
         let waited = self.started.elapsed();
         let look_after = self.look_after();
-        match &mut self.role {
-            Role::Hub(hub) => {
+        if let Some(callers) = &mut self.callers {
+            callers.tick(now);
+        }
+        if self.next_beat.is_some_and(|at| now >= at) {
+            self.next_beat = now.checked_add(self.heartbeat);
+            self.beat();
+        }
+        if self.next_look.is_some_and(|at| now >= at) {
+            self.next_look = now.checked_add(self.heartbeat);
+            self.look(patience, now);
+        }
+        self.see_off();
+        match &mut self.above {
+            Above::Hub(hub) => {
                 hub.tick(now);
-                if self.next_beat.is_some_and(|at| now >= at) {
-                    self.next_beat = now.checked_add(self.heartbeat);
-                    hub.beat();
-                }
-                if self.next_look.is_some_and(|at| now >= at) {
-                    self.next_look = now.checked_add(self.heartbeat);
-                    hub.look(self.heartbeat, patience);
-                }
                 if self.ending.is_some() {
                     self.shared.remain(hub.others());
                 }
                 if late {
                     let missing = hub.missing();
-                    let error = match hub.not_accepted.take() {
+                    let not_accepted = self.callers.as_mut();
+                    let not_accepted = not_accepted.and_then(|callers| callers.not_accepted.take());
+                    let error = match not_accepted {
                         Some(error) => {
                             let what = format!("letting ranks {missing:?} join, for {waited:.1?}");
                             BootError::io(what, error)
@@ -129,27 +138,28 @@ impl Service {
                     self.shared.fail(error);
                 }
             }
-            Role::Leaf(leaf) => {
-                if let Some(link) = &mut leaf.link
-                    && now.saturating_duration_since(leaf.looked) >= look_after
-                {
-                    leaf.looked = now;
+            Above::Parent { link, looked, .. } => {
+                if now.saturating_duration_since(*looked) >= look_after {
+                    *looked = now;
                     link.quiet += 1;
                     // Each of these is one and a half intervals.
                     let quiet = link.quiet;
                     if u64::from(quiet) * 3 >= u64::from(patience) * 2 {
-                        // The hub may have sent something while this rank could not run.
-                        self.hear_hub();
-                        if matches!(&self.role, Role::Leaf(leaf) if leaf.is_silent()) {
-                            self.hub_lost(&unheard(look_after.saturating_mul(quiet)));
+                        // The parent may have sent something while this rank could not run.
+                        self.hear_parent();
+                        if let Above::Parent { link, .. } = &self.above
+                            && link.quiet > 0
+                        {
+                            self.parent_lost(&unheard(look_after.saturating_mul(quiet)));
                         }
                     }
                 }
-                if late {
-                    let reason = format!("rank 0 did not start the job within {waited:.1?}");
-                    self.shared.fail(BootError::Aborted(reason));
-                }
             }
+            Above::Searched(_) | Above::Nothing => {}
+        }
+        if late && !self.is_rank_0() {
+            let reason = format!("rank 0 did not start the job within {waited:.1?}");
+            self.shared.fail(BootError::Aborted(reason));
         }
         self.node.tick(now);
     }

@@ -1,0 +1,101 @@
+//! What waits on its way up, until the same has come of all ranks below.
+
+use super::is_of_all;
+use crate::hop::{BUNDLE, Item};
+use crate::set::RankSet;
+use crate::tally::Tally;
+use crate::wire::Message;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long it waits. Ranks come to a call at different times, so this must not add much.
+pub(crate) const WAIT: Duration = Duration::from_millis(20);
+
+/// Whether it may wait: it belongs to a call of all ranks, or to their start.
+pub(super) fn may_wait(item: &Item) -> bool {
+    match item {
+        Item::Votes { .. } | Item::Ready { .. } => true,
+        Item::Said { message, .. } => matches!(
+            message,
+            Message::Letter { round, .. } | Message::Exchange { round, .. } if is_of_all(*round)
+        ),
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Pile {
+    since: Option<Instant>,
+    said: Vec<Arc<Item>>,
+    bytes: usize,
+    votes: Tally,
+    ready: RankSet,
+    /// The last round, and the ranks that have come to it, some of them before the pile was last taken.
+    round: Option<u64>,
+    came: RankSet,
+}
+
+impl Pile {
+    /// Adds something. Goes on with what is about another round before.
+    pub(super) fn add(&mut self, item: Arc<Item>, now: Instant, out: &mut Vec<Arc<Item>>) {
+        let round = match &*item {
+            Item::Votes { round, .. } => Some(*round),
+            Item::Said { message, .. } => match message {
+                Message::Letter { round, .. } | Message::Exchange { round, .. } => Some(*round),
+                _ => None,
+            },
+            Item::Ready { .. } => None,
+        };
+        if round != self.round {
+            self.take(out);
+            (self.round, self.came) = (round, RankSet::default());
+        }
+        self.since.get_or_insert(now);
+        match &*item {
+            Item::Votes { tally, .. } => {
+                self.came.unite(&tally.come());
+                self.votes.merge(tally.clone());
+                return;
+            }
+            Item::Ready { ranks } => {
+                self.came.unite(ranks);
+                self.ready.unite(ranks);
+                return;
+            }
+            Item::Said { from, message, .. } => {
+                if let Message::Exchange { .. } = message {
+                    self.came.insert(*from);
+                }
+            }
+        }
+        self.bytes += item.weight();
+        self.said.push(item);
+    }
+
+    /// Whether it waits no longer: all ranks have come, it is large, or it has waited for long enough.
+    pub(super) fn is_due(&self, all: usize, now: Instant) -> bool {
+        let Some(until) = self.until() else {
+            return false;
+        };
+        now >= until || self.bytes >= BUNDLE || self.came.len() >= all
+    }
+
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.since.map(|since| since + WAIT)
+    }
+
+    /// Takes everything. Letters come before the votes of their writers.
+    pub(super) fn take(&mut self, out: &mut Vec<Arc<Item>>) {
+        self.since = None;
+        self.bytes = 0;
+        out.append(&mut self.said);
+        let votes = std::mem::take(&mut self.votes);
+        if let (Some(round), 1..) = (self.round, votes.count()) {
+            let tally = votes;
+            out.push(Arc::new(Item::Votes { round, tally }));
+        }
+        let ranks = std::mem::take(&mut self.ready);
+        if !ranks.is_empty() {
+            out.push(Arc::new(Item::Ready { ranks }));
+        }
+    }
+}
