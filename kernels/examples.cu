@@ -370,3 +370,94 @@ extern "C" __global__ void flow_along(const Slot *slots, u64 count, unsigned lef
         to[i] = here + flow * (l - 2 * here + r);
     }
 }
+
+// --- moe ---
+
+// The numbers of a token, and how many experts it goes to.
+#define WIDTH 8
+#define CHOSEN 2
+
+struct Token {
+    float x[WIDTH];
+};
+
+// A token on its way to an expert, which has this number on its rank.
+struct Row {
+    unsigned expert;
+    Token token;
+};
+
+// Where the rows of a token are.
+struct Places {
+    unsigned row[CHOSEN];
+};
+
+// What a number counts for an expert. All factors are powers of 2, so no product is rounded.
+__device__ float factor(unsigned expert, unsigned at) {
+    unsigned mixed = (expert + 1) * 0x9e3779b1u ^ (at + 1) * 0x85ebca6bu;
+    mixed = mixed * 0x27d4eb2fu >> 16;
+    float size = mixed % 4 == 0 ? 1.0f : mixed % 4 == 1 ? 0.5f : mixed % 4 == 2 ? 0.25f : 0.125f;
+    return mixed & 4 ? -size : size;
+}
+
+__device__ float score(unsigned expert, const Token *token) {
+    float sum = 0;
+    for (unsigned i = 0; i < WIDTH; i++) sum += token->x[i] * factor(expert, i);
+    return sum;
+}
+
+// Sets the numbers of rows to 0.
+extern "C" __global__ void clear_counts(u64 *counts, u64 ranks) {
+    for (EACH(i, ranks)) counts[i] = 0;
+}
+
+// Chooses the experts for each token: those with the highest scores, and of equals the first. Writes a row for each, in
+// the block of the expert's rank, and counts the rows. If there is no room, a row is counted all the same, so that the
+// loss is noticed.
+extern "C" __global__ void route_tokens(const Token *tokens, u64 len, Row *rows, u64 room, Places *places, u64 places_len, u64 *counts, u64 ranks,
+                                        unsigned experts) {
+    if (!ranks || len > places_len) return;
+    u64 most = room / ranks;
+    for (EACH(i, len)) {
+        unsigned best[CHOSEN] = {0, 0};
+        float scores[CHOSEN] = {-1e30f, -1e30f};
+        for (unsigned expert = 0; expert < experts * ranks; expert++) {
+            float its = score(expert, &tokens[i]);
+            if (its > scores[0]) {
+                scores[1] = scores[0], best[1] = best[0];
+                scores[0] = its, best[0] = expert;
+            } else if (its > scores[1]) {
+                scores[1] = its, best[1] = expert;
+            }
+        }
+        for (unsigned k = 0; k < CHOSEN; k++) {
+            u64 to = best[k] / experts, place = atomicAdd(&counts[to], 1ull);
+            if (place >= most) continue;
+            rows[to * most + place] = {best[k] % experts, tokens[i]};
+            places[i].row[k] = to * most + place;
+        }
+    }
+}
+
+// Applies this rank's experts, from number `first` on, to the rows that came.
+extern "C" __global__ void apply_experts(const Row *came, u64 len, const u64 *received, u64 ranks, Token *results, u64 room, unsigned first) {
+    if (!ranks || len > room) return;
+    u64 most = len / ranks;
+    for (EACH(i, most * ranks)) {
+        if (i % most >= received[i / most]) continue;
+        Row row = came[i];
+        for (unsigned k = 0; k < WIDTH; k++) {
+            float y = 2 * row.token.x[k] + row.token.x[(k + 1) % WIDTH] * factor(first + row.expert, k);
+            results[i].x[k] = y > 1 ? y - 2 : y < -1 ? y + 2 : y;
+        }
+    }
+}
+
+// Makes the next token: a quarter of the last one, half of what its first expert has made, and a quarter of the second's.
+extern "C" __global__ void mix_tokens(const Token *back, u64 len, const Places *places, u64 places_len, Token *tokens, u64 room) {
+    for (EACH(i, room)) {
+        if (i >= places_len || places[i].row[0] >= len || places[i].row[1] >= len) continue;
+        const Token *first = &back[places[i].row[0]], *second = &back[places[i].row[1]];
+        for (unsigned k = 0; k < WIDTH; k++) tokens[i].x[k] = (0.25f * tokens[i].x[k] + 0.5f * first->x[k]) + 0.25f * second->x[k];
+    }
+}

@@ -64,6 +64,11 @@ collectives_on_gpus() {
     local peers=()
     if [ "$device" = cuda ] && [ "$ranks" -le "$gpus" ]; then peers=(--peers nccl); fi
     step collectives "$ranks" 20 240 "${run[@]}" "${peers[@]}" --kinds all-reduce,all-gather,all-to-all,reduce-scatter,broadcast --sizes $sizes --rounds 3 --json "$out/steps/collectives.rows"
+    # Rows of a mixture of experts, there and back: as many as only the stream knows.
+    step collectives-experts "$ranks" 10 60 "${run[@]}" "${peers[@]}" --kinds dispatch-combine --sizes 512,4096,32768,262144,1048576,4194304,16777216 --rounds 3
+    if [ "$ranks" -ge 4 ]; then
+        step collectives-teams "$ranks" 10 60 "${run[@]}" --teams 2 "${peers[@]}" --kinds all-reduce,all-gather,all-to-all,dispatch-combine --sizes 8,4096,262144,4194304 --rounds 3
+    fi
     step collectives-others "$ranks" 10 60 "${run[@]}" "${peers[@]}" --kinds barrier,reduce,gather,scatter,scan --sizes 8,4096,262144,1048576,16777216 --rounds 3
     # Where short ends, and how long pieces are best.
     for short in 1 1048576; do

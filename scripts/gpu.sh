@@ -10,7 +10,8 @@
 #
 # PART=checks|ours|peers|all (all)   the part to run, for a machine that is there for a short time (there are no peers for HIP)
 # PART=collectives                   a part of its own, not in `all`: scripts/collectives.sh
-# PART=device                        another one: puts, gets and signals inside kernels, by NVSHMEM and NCCL
+# PART=device                        another one: puts, gets and signals inside kernels, beside NVSHMEM's and NCCL's
+# PART=tools                         another one: trace, verify, doctor, and the examples, on 2 nodes as well
 #                                    With --pack, a PART packs what that part needs and nothing else. Parts with peers take
 #                                    their programs along, if there is an nvcc, and NCCL's library (NCCL=FILE, which may end in
 #                                    .xz); collectives takes MPIS (openmpi,mpich: none).
@@ -56,6 +57,8 @@ built() { # bench|test NAME: the path of a program that cargo builds
 . scripts/collectives.sh
 # shellcheck source=scripts/kernels.sh
 . scripts/kernels.sh
+# shellcheck source=scripts/tools.sh
+. scripts/tools.sh
 
 pack_bench() { # NAME DIR
     local program
@@ -73,7 +76,7 @@ pack() {
             return
             ;;
         peers | device)
-            if [ "$part" = peers ]; then pack_bench faces "$1"; fi
+            if [ "$part" = peers ]; then pack_bench faces "$1"; else pack_bench inside "$1"; fi
             mkdir -p "$1/peers" && CARRY=yes crates/bench/peers/build.sh "$1/peers" | tee "$1/peers/build.txt" >&2 || exit 2
             return
             ;;
@@ -105,8 +108,8 @@ esac
 out=${1:-target/gpu}
 part=${PART:-all}
 case $part in
-    checks | ours | peers | collectives | device | all) ;;
-    *) echo "gpu.sh: PART is checks, ours, peers, collectives, device or all, not $part" >&2; exit 2 ;;
+    checks | ours | peers | collectives | device | tools | all) ;;
+    *) echo "gpu.sh: PART is checks, ours, peers, collectives, device, tools or all, not $part" >&2; exit 2 ;;
 esac
 mkdir -p "$out/logs" "$out/steps" || exit 2
 if [ -z "$bin" ]; then
@@ -442,6 +445,7 @@ fi
 
 if [ "$part" = collectives ]; then collectives; fi
 if [ "$part" = device ]; then kernels; fi
+if [ "$part" = tools ]; then tools; fi
 
 if [ -n "$unpacked" ]; then
     if [ -d "$peers_at/logs" ] && [ "$peers_at" != "$out/peers" ]; then cp -rL "$peers_at/logs" "$out/logs/peers"; fi

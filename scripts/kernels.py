@@ -2,20 +2,37 @@
 
 kernels.py OUT
 
-reads OUT/logs/device-*.log, which have a JSON object a row, writes OUT/steps/device-*.json for scripts/results.py, and prints a
-line for each size, scope and number of blocks, with the time of each library. A ratio is theirs / ours.
+reads OUT/logs/device-*.log, writes OUT/steps/device-*.json for scripts/results.py, and prints a line for each size, scope and
+number of blocks, with the time of each library. A ratio is theirs / ours. The programs of other libraries print a JSON object a
+row; ours, `benches/inside.rs`, prints columns.
 """
 
 import json
 import os
+import re
 import sys
 
 OURS = "tidegate"
+# What, scope, bytes, us, GB/s, multiprocessors.
+COLUMNS = re.compile(r"(\S.*?)\s{2,}(thread|warp|block)\s+(\d+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)$")
 
 
 def rows(path):
+    """The rows of a program. Ours compares all data, and ends where a byte differs."""
+    found = []
     with open(path, encoding="utf-8", errors="replace") as file:
-        return [json.loads(line) for line in file if line.startswith("{")]
+        for line in file:
+            columns = COLUMNS.match(line.rstrip())
+            if line.startswith("{"):
+                found.append(json.loads(line))
+            elif columns:
+                what, scope, size, us, gbps, blocks = columns.groups()
+                us, plural = float(us), "block" if blocks == "1" else "blocks"
+                found.append({
+                    "peer": OURS, "row": f"{what}, {scope}, {blocks} {plural}", "bytes": int(size), "scope": scope, "sms": int(blocks),
+                    "us": us, "min": None, "max": None, "gbps": float(gbps), "verified": True, "note": "",
+                })  # fmt: skip
+    return found
 
 
 def result(row):
@@ -41,8 +58,8 @@ def table(found):
     who = sorted({row["who"] for row in found}, key=lambda name: (name != OURS, name))
     by = {}
     for row in found:
-        what = row["variant"].split(",")[0] if "one way" not in row["variant"] else row["variant"].split(", one way")[0] + ", one way"
-        key = (what, row["bytes"] or 0, row["scope"] or "", row["multiprocessors"] or 0)
+        # The name ends with the scope and the blocks.
+        key = (row["variant"].rsplit(", ", 2)[0], row["bytes"] or 0, row["scope"] or "", row["multiprocessors"] or 0)
         by.setdefault(key, {})[row["who"]] = row
     head = f"{'':34} {'bytes':>8} {'scope':>7} {'SMs':>4}"
     print(head + "".join(f" {name + ', us':>14} {'GB/s':>7}" for name in who) + ("   theirs / ours" if OURS in who else ""))

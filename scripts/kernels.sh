@@ -7,6 +7,7 @@ kernels() {
     echo "== inside kernels"
     wait_for_build
     local peer
+    if [ -x "$bin/inside" ]; then step device-tidegate 2 30 150 "$bin/inside"; fi
     for peer in ${peers//,/ }; do
         case $peer in nvshmem | nccl) ;; *) continue ;; esac
         if [ -x "$peers_at/$peer" ]; then

@@ -305,6 +305,14 @@ fn particles_on_gpus() {
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn moe_on_gpus() {
+    for ranks in sizes_on_gpus() {
+        assert_eq!(run("moe_gpu", ranks), run("moe", ranks));
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn solvers_on_gpus() {
     for ranks in sizes_on_gpus() {
         assert_eq!(run("solvers_tokio_gpu", ranks), run("solvers_tokio", ranks));
@@ -347,6 +355,7 @@ fn without_a_gpu_they_say_so() {
         "heat3d_gpu",
         "particles_gpu",
         "solvers_tokio_gpu",
+        "moe_gpu",
     ] {
         let ended = Command::new(program(name)).output().unwrap();
         let errors = String::from_utf8_lossy(&ended.stderr);

@@ -87,7 +87,10 @@ const EXAMPLES: [(&[&str], &str); 3] = [
         &["ring_gpu", "halo2d_gpu", "pipeline_gpu"],
         "ring_on halo2d_on pipeline_on",
     ),
-    (&["cg_gpu", "heat3d_gpu"], "cg_on heat3d_on"),
+    (
+        &["cg_gpu", "heat3d_gpu", "moe_gpu"],
+        "cg_on heat3d_on moe_on",
+    ),
     (
         &["particles_gpu", "solvers_tokio_gpu", "heat3d_gpu"],
         "particles_on solvers_on between_two_nodes_on",

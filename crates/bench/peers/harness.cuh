@@ -237,7 +237,9 @@ class Report {
     static std::string number(double value) {
         if (!std::isfinite(value)) return "null";
         char text[32];
-        std::snprintf(text, sizeof text, "%.4g", value);
+        // Whole numbers as they are: a size with four digits would be another size.
+        const bool whole = value == std::floor(value) && std::fabs(value) < 1e15;
+        std::snprintf(text, sizeof text, whole ? "%.0f" : "%.4g", value);
         return text;
     }
     static std::string escaped(const std::string& text) {

@@ -61,7 +61,7 @@ static __global__ void barriers(const __grid_constant__ ncclDevComm comm, int tu
 
 static void scope_rows(Job& job, const Options& options, ncclComm_t comm, cudaStream_t stream, Report& report) {
     using These = Scopes<NcclApi>;
-    const size_t bytes = 2 * These::most + 128;
+    const size_t bytes = These::source + These::most + 128;
     NcclMemory all(comm, bytes, false);
     ncclWindow_t window = nullptr;
     NCCL(ncclCommWindowRegister(comm, all.values(), bytes, &window, NCCL_WIN_COLL_SYMMETRIC));
@@ -70,7 +70,7 @@ static void scope_rows(Job& job, const Options& options, ncclComm_t comm, cudaSt
     NCCL(ncclGetLsaDevicePointer(window, 0, 1 - job.rank, &other));
     if (other == nullptr) throw std::runtime_error("the memory of the other rank is not mapped");
     const ptrdiff_t there = static_cast<char*>(other) - reinterpret_cast<char*>(all.values());
-    double *out = all.values(), *in = out + These::most / sizeof(double), *word = in + These::most / sizeof(double);
+    double *out = all.values(), *in = out + These::source / sizeof(double), *word = in + These::most / sizeof(double);
     These(job, options, stream, report, NcclApi{there}, out, in, reinterpret_cast<uint64_t*>(word)).run();
 
     ncclDevComm device = device_comm(comm, 1);

@@ -32,6 +32,6 @@ struct NvshmemApi {
 
 static void scope_rows(Job& job, const Options& options, cudaStream_t stream, Report& report) {
     using These = Scopes<NvshmemApi>;
-    Symmetric out(These::most), in(These::most), word(128);
+    Symmetric out(These::source), in(These::most), word(128);
     These(job, options, stream, report, NvshmemApi{1 - job.rank}, out.values(), in.values(), word.words()).run();
 }

@@ -89,10 +89,18 @@ static __global__ void __launch_bounds__(1024)
     }
 }
 
+// Where a get begins. Each turn has bytes of its own, since a multiprocessor's cache answers for those that it has just read. The
+// last turn reads the first bytes, which have data.
+constexpr size_t rest = 64 << 20;
+static __device__ const char* source_of(const char* from, size_t bytes, int turn, int turns) {
+    const size_t each = max(bytes, static_cast<size_t>(4096));
+    return from + static_cast<size_t>(turns - 1 - turn) % (rest / each) * each;
+}
+
 template <class Api, Scope S>
 static __global__ void __launch_bounds__(1024) get_latency(Api api, char* to, const char* from, size_t bytes, int turns) {
     for (int turn = 0; turn < turns; ++turn) {
-        api.template get<S>(to, from, bytes);
+        api.template get<S>(to, source_of(from, bytes, turn, turns), bytes);
         Unit<S>::meet();
     }
 }
@@ -101,7 +109,8 @@ template <class Api, Scope S>
 static __global__ void __launch_bounds__(1024) get_bandwidth(Api api, char* to, const char* from, size_t bytes, int turns) {
     const Part part = Part::of(Unit<S>{}, bytes);
     for (int turn = 0; turn < turns; ++turn) {
-        if (part.bytes != 0) api.template get<S>(to + part.begin, from + part.begin, part.bytes);
+        const char* const at = source_of(from, bytes, turn, turns) + part.begin;
+        if (part.bytes != 0) api.template get<S>(to + part.begin, at, part.bytes);
     }
 }
 
@@ -130,6 +139,7 @@ template <class Api>
 class Scopes {
   public:
     static constexpr size_t most = 4 << 20;
+    static constexpr size_t source = rest;  // bytes of `out`
     static constexpr int block = 512;
 
     // `in` and `word` are symmetric, and zero; so is `out`, because gets read it.

@@ -31,6 +31,8 @@ pub enum By {
     NcclWindows,
     /// NCCL, recorded: buffers are symmetric windows
     NcclWindowsGraph,
+    /// NCCL, with numbers of rows that the host waits for; else, blocks go whole
+    NcclCounts,
 }
 
 impl By {
@@ -49,7 +51,11 @@ impl By {
 
     /// Whether the way has this collective.
     pub(super) fn does(self, kind: Kind) -> bool {
-        !self.is_nccl() || !matches!(kind, Kind::Barrier | Kind::Scan)
+        match kind {
+            Kind::Barrier | Kind::Scan => !self.is_nccl(),
+            Kind::DispatchCombine => self != By::Mpi,
+            _ => self != By::NcclCounts,
+        }
     }
 
     /// As on the command line.
@@ -70,6 +76,10 @@ pub struct CollectivesArgs {
     /// How many ranks there are
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub ranks: u32,
+
+    /// The ranks are so many teams, all of which do the same at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
+    pub teams: u32,
 
     /// The device of the ranks
     #[arg(long, value_enum, default_value_t)]
@@ -153,6 +163,12 @@ pub enum Misfit {
     /// NCCL needs CUDA.
     #[error("NCCL is for `--device cuda`")]
     NcclWithoutCuda,
+    /// Ranks are left over.
+    #[error("`--teams` must divide `--ranks`")]
+    Teams,
+    /// The calls of an MPI are those of all ranks here.
+    #[error("the ways of an MPI are measured without `--teams`")]
+    MpiInTeams,
     /// GPUs have no streams that the calling thread does the work of.
     #[error("the way `inline` is for `--device host`")]
     InlineOnGpus,
@@ -185,6 +201,12 @@ impl CollectivesArgs {
     pub(super) fn fit(&self) -> Result<(), Misfit> {
         let has = |test: fn(By) -> bool| self.ways.iter().any(|by| test(*by));
         let mpi = has(|by| by == By::Mpi) || self.start.over.transport == Transport::Mpi;
+        if !self.ranks.is_multiple_of(self.teams) {
+            return Err(Misfit::Teams);
+        }
+        if self.teams > 1 && has(|by| by == By::Mpi) {
+            return Err(Misfit::MpiInTeams);
+        }
         match self.device {
             Device::Host if has(By::is_nccl) => Err(Misfit::NcclWithoutCuda),
             Device::Host => Ok(()),
@@ -212,9 +234,14 @@ impl CollectivesArgs {
         sizes.into_iter().map(count).collect()
     }
 
+    /// The ranks of a team.
+    pub(super) fn team_size(&self) -> usize {
+        (self.ranks / self.teams) as usize
+    }
+
     /// How many calls are enqueued.
     pub(super) fn calls(&self, kind: Kind, count: usize) -> u64 {
-        let (input, output) = kind.lengths(0, self.ranks as usize, count);
+        let (input, output) = kind.lengths(0, self.team_size(), count);
         let bytes = (input.max(output) * NUMBER) as u64;
         let fewer = self.iterations * (64 << 10) / bytes.max(64 << 10);
         fewer

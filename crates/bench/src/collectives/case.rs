@@ -12,6 +12,8 @@ type Made<T> = RefCell<HashMap<u32, Rc<T>>>;
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) kind: Kind,
+    /// The number of the team. Each team has other data.
+    team: u32,
     pub(super) rank: usize,
     pub(super) ranks: usize,
     /// The elements of a block or vector.
@@ -31,6 +33,7 @@ const MANY: usize = 1 << 20;
 impl Case {
     pub(super) fn new(
         kind: Kind,
+        team: u32,
         [rank, ranks]: [usize; 2],
         count: usize,
         calls: [u64; 2],
@@ -38,6 +41,7 @@ impl Case {
         let [calls, unroll] = calls;
         Case {
             kind,
+            team,
             rank,
             ranks,
             count,
@@ -58,16 +62,23 @@ impl Case {
         if self.count * self.ranks < MANY { 3 } else { 1 }
     }
 
+    /// What tells the data of a turn from all others.
+    fn data(&self, turn: u32) -> u32 {
+        turn + (self.team << 16)
+    }
+
     pub(super) fn brings(&self, turn: u32) -> Rc<[Vec<f32>; 2]> {
         let mut made = self.brought.borrow_mut();
-        let make = || Rc::new(self.kind.brings(self.rank, self.ranks, self.count, turn));
+        let data = self.data(turn);
+        let make = || Rc::new(self.kind.brings(self.rank, self.ranks, self.count, data));
         made.entry(turn).or_insert_with(make).clone()
     }
 
     fn leaves(&self, turn: u32, calls: u64) -> Rc<Vec<f32>> {
         let make = |calls| {
             let (rank, ranks) = (self.rank, self.ranks);
-            Rc::new(self.kind.leaves(rank, ranks, self.count, turn, calls))
+            let data = self.data(turn);
+            Rc::new(self.kind.leaves(rank, ranks, self.count, data, calls))
         };
         if self.kind == Kind::Reduce && calls != 1 {
             return make(calls);

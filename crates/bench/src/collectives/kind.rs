@@ -25,6 +25,8 @@ pub enum Kind {
     AllToAll,
     /// The sum of the vectors of the ranks up to each rank.
     Scan,
+    /// Rows of each rank to each rank, as many as only the stream knows, and back.
+    DispatchCombine,
 }
 
 /// Numbers are below this. Sums of them are exact as long as they stay below 2^24.
@@ -40,6 +42,21 @@ fn number(rank: usize, at: usize, turn: u32) -> f32 {
 fn vector(rank: usize, first: usize, count: usize, turn: u32) -> Vec<f32> {
     let all = first..first + count;
     all.map(|at| number(rank, at, turn)).collect()
+}
+
+/// The rows of blocks of `count` elements: how many a block has room for, and the elements of a row, at most 4 KiB.
+pub(super) fn rows(count: usize) -> (usize, usize) {
+    let most = (count / 16).clamp(1, 1024);
+    let width = (1..=most).rev().find(|width| count.is_multiple_of(*width));
+    let width = width.expect("1 divides all");
+    (count / width, width)
+}
+
+/// How many rows a rank sends to another: a quarter to three quarters of a block, so half of it on average.
+pub(super) fn sent(from: usize, to: usize, most: usize) -> usize {
+    let mixed =
+        (from as u32 + 1).wrapping_mul(0x85eb_ca6b) ^ (to as u32 + 1).wrapping_mul(0x9e37_79b1);
+    most / 4 + (mixed.wrapping_mul(0x27d4_eb2f) >> 15) as usize % (most / 2 + 1)
 }
 
 impl Kind {
@@ -60,7 +77,7 @@ impl Kind {
             Kind::Scatter => (at_root(all), count),
             Kind::AllGather => (count, all),
             Kind::ReduceScatter => (all, count),
-            Kind::AllToAll => (all, all),
+            Kind::AllToAll | Kind::DispatchCombine => (all, all),
         }
     }
 
@@ -126,6 +143,15 @@ impl Kind {
             Kind::ReduceScatter => sum(0..ranks, rank * count),
             Kind::AllToAll => blocks(rank * count),
             Kind::Scan => sum(0..rank + 1, 0),
+            // Each row is back where it was. The others were never sent.
+            Kind::DispatchCombine => {
+                let (most, width) = rows(count);
+                let mut left = vector(rank, 0, ranks * count, turn);
+                for (to, block) in left.chunks_mut(count).enumerate() {
+                    block[sent(rank, to, most) * width..].fill(-1.0);
+                }
+                left
+            }
         }
     }
 
@@ -150,6 +176,8 @@ impl Kind {
             | Kind::AllGather
             | Kind::ReduceScatter
             | Kind::AllToAll => (all, (n - 1.0) / n),
+            // Half of all, on average, and back.
+            Kind::DispatchCombine => (all, (n - 1.0) / n),
         }
     }
 }

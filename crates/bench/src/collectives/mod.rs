@@ -49,7 +49,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use table::Row;
-use tidegate_core::World;
+use tidegate_core::{Team, World};
 use tidegate_cuda::Cuda;
 use tidegate_hip::Hip;
 use tidegate_host::Host;
@@ -63,7 +63,7 @@ trait CollectivesDevice: BenchDevice {
     type Peer;
 
     /// Joins all ranks in the other library, if one of the ways asks for it; collective.
-    fn peer(world: &World<Self>, args: &CollectivesArgs) -> Result<Self::Peer, Box<dyn Error>>;
+    fn peer(team: &Team<Self>, args: &CollectivesArgs) -> Result<Self::Peer, Box<dyn Error>>;
 
     /// The name of the other library.
     fn name(peer: &Self::Peer) -> Result<String, Box<dyn Error>>;
@@ -78,7 +78,7 @@ type Seconds = Result<f64, Box<dyn Error>>;
 impl CollectivesDevice for Host {
     type Peer = ();
 
-    fn peer(_: &World<Self>, _: &CollectivesArgs) -> Result<(), Box<dyn Error>> {
+    fn peer(_: &Team<Self>, _: &CollectivesArgs) -> Result<(), Box<dyn Error>> {
         Ok(())
     }
 
@@ -106,18 +106,18 @@ impl CollectivesDevice for Host {
 impl CollectivesDevice for Cuda {
     type Peer = Option<Nccl>;
 
-    fn peer(world: &World<Self>, args: &CollectivesArgs) -> Result<Self::Peer, Box<dyn Error>> {
+    fn peer(team: &Team<Self>, args: &CollectivesArgs) -> Result<Self::Peer, Box<dyn Error>> {
         if !args.ways.iter().any(|by| by.is_nccl()) {
             return Ok(None);
         }
         let longest = args.kinds.iter().flat_map(|kind| {
             let counts = args.counts(*kind).into_iter();
-            counts.map(|count| kind.lengths(0, world.size(), count))
+            counts.map(|count| kind.lengths(0, team.size(), count))
         });
         let longest = longest.map(|(input, output)| input.max(output)).max();
         let bytes = longest.unwrap_or(1).max(1) * NUMBER;
         // Symmetric windows are of whole pages of the GPU's.
-        Ok(Some(Nccl::new(world, bytes.next_multiple_of(2 << 20))?))
+        Ok(Some(Nccl::new(team, bytes.next_multiple_of(2 << 20))?))
     }
 
     fn name(peer: &Self::Peer) -> Result<String, Box<dyn Error>> {
@@ -133,7 +133,7 @@ impl CollectivesDevice for Cuda {
 impl CollectivesDevice for Hip {
     type Peer = ();
 
-    fn peer(_: &World<Self>, _: &CollectivesArgs) -> Result<(), Box<dyn Error>> {
+    fn peer(_: &Team<Self>, _: &CollectivesArgs) -> Result<(), Box<dyn Error>> {
         Ok(())
     }
 
@@ -219,12 +219,32 @@ fn over_mpi(args: &CollectivesArgs, _: &str, windows: bool) -> Done {
 
 fn case<D: CollectivesDevice>(
     args: &CollectivesArgs,
-    world: &World<D>,
+    team: &Team<D>,
     kind: Kind,
     count: usize,
 ) -> Case {
     let calls = [args.calls(kind, count), args.unroll];
-    Case::new(kind, [world.rank(), world.size()], count, calls)
+    // Ranks of a team have their team's numbers. All teams are of one size, one behind the other.
+    let number = (team.world().rank() - team.rank()) / team.size();
+    Case::new(
+        kind,
+        number as u32,
+        [team.rank(), team.size()],
+        count,
+        calls,
+    )
+}
+
+/// This rank's team; collective.
+fn team<D: CollectivesDevice>(
+    args: &CollectivesArgs,
+    world: &World<D>,
+) -> Result<Team<D>, Box<dyn Error>> {
+    if args.teams == 1 {
+        return Ok(world.everyone());
+    }
+    let team = world.split("teams", world.rank() / args.team_size(), world.rank())?;
+    Ok(team.expect("each rank has named one"))
 }
 
 /// One rank's part of all measurements; rank 0 prints them.
@@ -233,12 +253,14 @@ fn measure<D: CollectivesDevice>(args: &CollectivesArgs, transports: &[Transport
         .first()
         .ok_or("there is nothing to run over")?
         .world;
-    let peer = D::peer(world, args)?;
+    let teams = transports.iter().map(|over| team(args, over.world));
+    let teams = teams.collect::<Result<Vec<_>, _>>()?;
+    let peer = D::peer(&teams[0], args)?;
     let theirs = D::name(&peer)?;
     let mut rows = Vec::new();
     for kind in &args.kinds {
         for count in args.counts(*kind) {
-            let case = case(args, world, *kind, count);
+            let case = case(args, &teams[0], *kind, count);
             let mut new = Vec::new();
             for by in args.ways.iter().copied().filter(|by| by.does(*kind)) {
                 let row = |over: &str, transport| {
@@ -254,14 +276,19 @@ fn measure<D: CollectivesDevice>(args: &CollectivesArgs, transports: &[Transport
                     (row, transport)
                 };
                 match by.is_ours() {
-                    true => new.extend(transports.iter().map(|over| row(&over.name, Some(over)))),
+                    true => new.extend(
+                        transports
+                            .iter()
+                            .zip(&teams)
+                            .map(|(over, team)| row(&over.name, Some(team))),
+                    ),
                     false => new.push(row(&theirs, None)),
                 }
             }
             for _ in 0..args.rounds {
                 for (row, over) in &mut new {
                     let seconds = match over {
-                        Some(over) => ours::measure(over.world, row.by, &case, args)?,
+                        Some(team) => ours::measure(team, row.by, &case, args)?,
                         None => D::theirs(&peer, world, row.by, &case)?,
                     };
                     let all = world.all_gather_elements("seconds", &[seconds])?;
@@ -272,7 +299,12 @@ fn measure<D: CollectivesDevice>(args: &CollectivesArgs, transports: &[Transport
             rows.extend(new.into_iter().map(|(row, _)| row));
         }
         if world.rank() == 0 && !args.brief {
-            print!("{}", table::block(*kind, &world.device().label(), &rows));
+            let device = world.device().label();
+            let device = match args.teams {
+                1 => device,
+                teams => format!("{teams} such teams, {device}"),
+            };
+            print!("{}", table::block(*kind, &device, &rows));
         }
     }
     if world.rank() == 0 {
@@ -301,9 +333,10 @@ fn observe<D: CollectivesDevice>(args: &CollectivesArgs, world: &World<D>, sent:
         ],
         &[0],
     );
+    let team = team(args, world)?;
     for kind in &args.kinds {
         for count in args.counts(*kind) {
-            ours::once(world, &case(args, world, *kind, count), args)?;
+            ours::once(&team, &case(args, &team, *kind, count), args)?;
             std::thread::sleep(LATE);
             let all = world.all_gather_elements("sent", &sent.take())?;
             let most = |at: usize| all.iter().map(|of| of[at]).max().unwrap_or(0);
@@ -320,7 +353,7 @@ fn observe<D: CollectivesDevice>(args: &CollectivesArgs, world: &World<D>, sent:
     if world.rank() == 0 {
         print!(
             "# the most that a rank sends in a call, of {} ranks\n{}",
-            world.size(),
+            team.size(),
             table.text()
         );
     }
@@ -339,14 +372,26 @@ mod tests {
     /// Each collective of ranks that are threads, short and in several pieces. The check compares all results.
     #[test]
     fn ranks_as_threads() {
-        let args =
-            args("collectives --ranks 3 --sizes 8,3000 --iterations 20 --short 1024 --piece 512");
-        World::<Host>::local(3, |world| {
+        measured("--ranks 3 --sizes 8,3000 --iterations 20 --short 1024 --piece 512");
+    }
+
+    /// The other team's data would be wrong.
+    #[test]
+    fn teams_at_the_same_time() {
+        measured("--ranks 4 --teams 2 --sizes 3000 --iterations 10 --short 1024 --piece 512");
+    }
+
+    fn measured(line: &str) {
+        let args = args(&format!("collectives {line}"));
+        args.fit().unwrap();
+        World::<Host>::local(args.ranks as usize, |world| {
+            let team = team(&args, &world).unwrap();
             for kind in &args.kinds {
                 for count in args.counts(*kind) {
-                    let case = case(&args, &world, *kind, count);
+                    let case = case(&args, &team, *kind, count);
                     for by in [By::St, By::StGraph, By::Inline] {
-                        assert!(ours::measure(&world, by, &case, &args).unwrap() > 0.0);
+                        let seconds = ours::measure(&team, by, &case, &args);
+                        assert!(seconds.unwrap() > 0.0);
                     }
                 }
             }
@@ -363,8 +408,9 @@ mod tests {
                 let options = |rank: usize| WorldOptions::new().observer(sent[rank].clone());
                 World::<Host>::local_with(ranks, options, |world| {
                     let args = args("collectives");
-                    let case = case(&args, &world, Kind::AllReduce, count);
-                    ours::once(&world, &case, &args).unwrap();
+                    let team = team(&args, &world).unwrap();
+                    let case = case(&args, &team, Kind::AllReduce, count);
+                    ours::once(&team, &case, &args).unwrap();
                 });
                 for sent in &sent {
                     let [bytes, messages] = sent.take();
@@ -399,6 +445,11 @@ mod tests {
             Misfit::InlineOnGpus
         );
         assert_eq!(args("collectives --device cuda --peers nccl").fit(), Ok(()));
+        assert_eq!(misfit("collectives --ranks 4 --teams 3"), Misfit::Teams);
+        assert_eq!(
+            misfit("collectives --ranks 4 --teams 2 --ways mpi"),
+            Misfit::MpiInTeams
+        );
         let all = args("collectives");
         assert_eq!(all.counts(Kind::Barrier), [0]);
         let counts = all.counts(Kind::Scan);

@@ -57,6 +57,7 @@ fn call(comm: &Comm, case: &Case, x: &[f32], y: &mut [f32]) {
             ),
             Kind::AllToAll => ("MPI_Alltoall", ffi::MPI_Alltoall(x, n, of, y, n, of, comm)),
             Kind::Scan => ("MPI_Scan", ffi::MPI_Scan(x, y, n, of, sum, comm)),
+            Kind::DispatchCombine => unreachable!("`By::does` says that an MPI does not do it"),
         }
     };
     fatal(name, code);

@@ -2,10 +2,12 @@
 //!
 //! # Model
 //!
-//! A [`Nccl`] is a communicator of all ranks, with two pairs of buffers from NCCL's own allocator. One pair is
-//! registered as symmetric windows, for which NCCL has kernels of its own. Calls are enqueued on a stream of the
-//! communicator's, or captured from it. Everything lives in the primary context of the rank's GPU, like the memory of
-//! this library.
+//! A [`Nccl`] is a communicator of a team, with two sets of buffers from NCCL's own allocator. One set is registered
+//! as symmetric windows, for which NCCL has kernels of its own. Calls are enqueued on a stream of the communicator's, or
+//! captured from it. Everything lives in the primary context of the rank's GPU, like the memory of this library.
+//!
+//! NCCL has no call for rows whose numbers only the stream knows. Whole blocks can go, with the numbers beside them. Or
+//! the numbers go first, and the host waits for them and sends as many rows. A recording can only do the former.
 //!
 //! # Failure
 //!
@@ -13,15 +15,15 @@
 
 use super::args::{By, NUMBER};
 use super::case::Case;
-use super::kind::Kind;
+use super::kind::{Kind, rows, sent};
 use libloading::Library;
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::time::Instant;
-use tidegate_core::World;
+use tidegate_core::{Team, World};
 use tidegate_cuda::Cuda;
-use tidegate_ffi::cuda::{Context, DevicePtr, Driver, GraphExec, GraphFlags, Stream};
+use tidegate_ffi::cuda::{Context, DevicePtr, Driver, GraphExec, GraphFlags, HostFlags, Stream};
 
 /// The variable that names the library.
 const LIBRARY: &str = "NCCL_LIBRARY";
@@ -31,8 +33,11 @@ type Comm = *mut c_void;
 type RawStream = *mut c_void;
 /// `ncclUniqueId`.
 type Id = [u8; 128];
-/// `ncclFloat32`, `ncclSum`, `NCCL_WIN_COLL_SYMMETRIC`.
+/// `ncclFloat32`, `ncclUint64`, `ncclSum`, `NCCL_WIN_COLL_SYMMETRIC`.
 const FLOAT: c_int = 7;
+const COUNT: c_int = 5;
+/// Bytes of a number of rows.
+const COUNT_BYTES: usize = size_of::<u64>();
 const SUM: c_int = 0;
 const SYMMETRIC: c_int = 1;
 
@@ -89,15 +94,20 @@ functions! {
     all_to_all: "ncclAlltoAll" (*const c_void, *mut c_void, usize, c_int, Comm, RawStream);
     gather: "ncclGather" (*const c_void, *mut c_void, usize, c_int, c_int, Comm, RawStream);
     scatter: "ncclScatter" (*const c_void, *mut c_void, usize, c_int, c_int, Comm, RawStream);
+    send: "ncclSend" (*const c_void, usize, c_int, c_int, Comm, RawStream);
+    recv: "ncclRecv" (*mut c_void, usize, c_int, c_int, Comm, RawStream);
+    group_start: "ncclGroupStart" ();
+    group_end: "ncclGroupEnd" ();
 }
 
-/// Memory of a GPU for the input and the output of a call.
+/// Memory of a GPU: the input and the output of a call, rows that have come to an expert, and numbers of rows. Those are
+/// the numbers that this rank sends, those that have come with the rows, and those that have come back.
 struct Buffers {
-    memory: [*mut c_void; 2],
-    windows: [*mut c_void; 2],
+    memory: [*mut c_void; 4],
+    windows: [*mut c_void; 4],
 }
 
-/// A communicator of all ranks.
+/// A communicator of a team.
 pub(super) struct Nccl {
     nccl: Functions,
     driver: &'static Driver,
@@ -106,22 +116,25 @@ pub(super) struct Nccl {
     plain: Buffers,
     windows: Buffers,
     bytes: usize,
+    /// Pinned memory for the numbers of rows that this rank sends, and that come. It stays until the process ends.
+    counts: NonNull<u64>,
 }
 
 impl Nccl {
-    /// Makes a communicator of all ranks, with buffers of so many bytes; collective.
-    pub(super) fn new(world: &World<Cuda>, bytes: usize) -> Answer<Nccl> {
+    /// Makes a communicator of a team's ranks, with buffers of so many bytes; collective over them.
+    pub(super) fn new(team: &Team<Cuda>, bytes: usize) -> Answer<Nccl> {
         let driver = Driver::load()?;
-        let device = driver.device(world.device().ordinal() as i32)?;
+        let device = driver.device(team.world().device().ordinal() as i32)?;
         let context: Context = driver.primary_ctx_retain(device)?;
         // SAFETY: the context was just retained, and is never released.
         unsafe { driver.ctx_set_current(context)? };
         let stream = driver.stream_create(0)?;
         let nccl = Functions::load()?;
         let none = Buffers {
-            memory: [ptr::null_mut(); 2],
-            windows: [ptr::null_mut(); 2],
+            memory: [ptr::null_mut(); 4],
+            windows: [ptr::null_mut(); 4],
         };
+        let counts = driver.mem_host_alloc(2 * team.size() * COUNT_BYTES, HostFlags::default())?;
         let mut made = Nccl {
             nccl,
             driver,
@@ -130,20 +143,21 @@ impl Nccl {
             plain: Buffers { ..none },
             windows: none,
             bytes,
+            counts: counts.cast(),
         };
         let mut id = UniqueId([0; 128]);
-        if world.rank() == 0 {
+        if team.rank() == 0 {
             // SAFETY: there is room for an id.
             made.told("ncclGetUniqueId", unsafe { (made.nccl.unique_id)(&mut id) })?;
         }
-        let ids = world.all_gather("nccl id", id.0.to_vec())?;
+        let ids = team.all_gather("nccl id", id.0.to_vec())?;
         id.0.copy_from_slice(&ids[0]);
-        let (ranks, rank) = (world.size() as c_int, world.rank() as c_int);
-        // SAFETY: the context of this rank's GPU is current, and the id is that of rank 0.
+        let (ranks, rank) = (team.size() as c_int, team.rank() as c_int);
+        // SAFETY: the context of this rank's GPU is current, and the id is that of the first rank.
         let code = unsafe { (made.nccl.init_rank)(&mut made.comm, ranks, id, rank) };
         made.told("ncclCommInitRank", code)?;
         for windows in [false, true] {
-            for at in 0..2 {
+            for at in 0..4 {
                 made.allocate(windows, at)?;
             }
         }
@@ -192,8 +206,8 @@ impl Nccl {
     }
 
     /// Enqueues a call.
-    fn call(&self, case: &Case, buffers: &Buffers) -> Result<(), String> {
-        let [x, y] = buffers.memory;
+    fn call(&self, by: By, case: &Case, buffers: &Buffers) -> Answer<()> {
+        let [x, y, ..] = buffers.memory;
         let (n, comm, stream) = (case.count, self.comm, self.stream.as_raw().cast());
         let nccl = &self.nccl;
         // SAFETY: communicator and stream are alive, and the buffers have room for the input and the output of the
@@ -208,10 +222,95 @@ impl Nccl {
                 Kind::AllToAll => (nccl.all_to_all)(x, y, n, FLOAT, comm, stream),
                 Kind::Gather => (nccl.gather)(x, y, n, FLOAT, 0, comm, stream),
                 Kind::Scatter => (nccl.scatter)(x, y, n, FLOAT, 0, comm, stream),
+                Kind::DispatchCombine if by == By::NcclCounts => return self.rows(case, buffers),
+                Kind::DispatchCombine => return self.blocks(case, buffers),
                 Kind::Barrier | Kind::Scan => return Err("NCCL does not have it".into()),
             }
         };
-        self.told(&case.kind.name(), code)
+        Ok(self.told(&case.kind.name(), code)?)
+    }
+
+    /// Calls that NCCL makes one kernel of.
+    fn group(&self, calls: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+        // SAFETY: a group is of this thread, and ends below.
+        self.told("ncclGroupStart", unsafe { (self.nccl.group_start)() })?;
+        let called = calls();
+        // SAFETY: the group was just begun.
+        self.told("ncclGroupEnd", unsafe { (self.nccl.group_end)() })?;
+        called
+    }
+
+    /// Numbers of rows of a rank's, by which the buffers begin: those that it sends, that have come, that are back.
+    fn numbers(&self, case: &Case, buffers: &Buffers, which: usize) -> *mut c_void {
+        buffers.memory[3].wrapping_byte_add(which * case.ranks * COUNT_BYTES)
+    }
+
+    /// Blocks that go whole, and the numbers of their rows.
+    fn blocks(&self, case: &Case, buffers: &Buffers) -> Answer<()> {
+        let [x, y, came, _] = buffers.memory;
+        let (comm, stream) = (self.comm, self.stream.as_raw().cast());
+        let all = |from, to, n, kind| {
+            // SAFETY: communicator and stream are alive; the buffers have room for the blocks, which `measure` has
+            // compared, and for the numbers.
+            let code = unsafe { (self.nccl.all_to_all)(from, to, n, kind, comm, stream) };
+            self.told("ncclAlltoAll", code)
+        };
+        for (turn, from, to) in [(0, x, came), (1, came, y)] {
+            let [counts, received] = [turn, turn + 1].map(|at| self.numbers(case, buffers, at));
+            self.group(|| {
+                all(counts, received, 1, COUNT)?;
+                all(from, to, case.count, FLOAT)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The numbers of rows; then, once the host knows them, so many rows, and back.
+    fn rows(&self, case: &Case, buffers: &Buffers) -> Answer<()> {
+        let [x, y, came, counts] = buffers.memory;
+        let (comm, stream) = (self.comm, self.stream.as_raw().cast());
+        let received = self.numbers(case, buffers, 1);
+        // SAFETY: as in `blocks`. The pinned memory has room for the numbers of both directions, and is read below, when
+        // the copy is over.
+        let known = unsafe {
+            let code = (self.nccl.all_to_all)(counts, received, 1, COUNT, comm, stream);
+            self.told("ncclAlltoAll", code)?;
+            let (to, from) = (self.counts.cast(), DevicePtr(counts as u64));
+            let bytes = 2 * case.ranks * COUNT_BYTES;
+            self.driver
+                .memcpy_dtoh_async(to.as_ptr(), from, bytes, self.stream)?;
+            self.synchronize()?;
+            std::slice::from_raw_parts(self.counts.as_ptr(), 2 * case.ranks)
+        };
+        let (sends, comes) = known.split_at(case.ranks);
+        let (most, width) = rows(case.count);
+        if known.iter().any(|rows| *rows > most as u64) {
+            return Err(format!("numbers of rows are wrong: {known:?}").into());
+        }
+        let both = |from: *mut c_void, sends: &[u64], to: *mut c_void, comes: &[u64]| {
+            self.group(|| {
+                for (rank, (sends, comes)) in sends.iter().zip(comes).enumerate() {
+                    let block = rank * case.count * NUMBER;
+                    let [sends, comes] = [sends, comes].map(|rows| *rows as usize * width);
+                    let (from, to, rank) = (
+                        from.wrapping_byte_add(block),
+                        to.wrapping_byte_add(block),
+                        rank as c_int,
+                    );
+                    // SAFETY: no block is longer than the buffers have room for: no number of rows is greater than
+                    // that of a block.
+                    let codes = unsafe {
+                        let sent = (self.nccl.send)(from, sends, FLOAT, rank, comm, stream);
+                        [sent, (self.nccl.recv)(to, comes, FLOAT, rank, comm, stream)]
+                    };
+                    self.told("ncclSend", codes[0])?;
+                    self.told("ncclRecv", codes[1])?;
+                }
+                Ok(())
+            })
+        };
+        both(x, sends, came, comes)?;
+        Ok(both(came, comes, y, sends)?)
     }
 
     fn synchronize(&self) -> Answer<()> {
@@ -221,10 +320,24 @@ impl Nccl {
 
     /// Writes what this rank brings.
     fn write(&self, case: &Case, buffers: &Buffers, turn: u32) -> Answer<()> {
-        for (to, from) in buffers.memory.iter().zip(&*case.brings(turn)) {
-            let (from, bytes) = (from.as_ptr().cast(), size_of_val(from.as_slice()));
+        let counts: Vec<_> = match case.kind {
+            Kind::DispatchCombine => {
+                let most = rows(case.count).0;
+                let to = 0..case.ranks;
+                to.map(|to| sent(case.rank, to, most) as u64).collect()
+            }
+            _ => Vec::new(),
+        };
+        let [x, y] = &*case.brings(turn);
+        let numbers = [x, y].map(|of| (of.as_ptr().cast(), size_of_val(of.as_slice())));
+        let counts = (counts.as_ptr().cast(), size_of_val(&*counts));
+        let [to_x, to_y, _, to_counts] = buffers.memory;
+        for (to, (from, bytes)) in [to_x, to_y, to_counts]
+            .into_iter()
+            .zip([numbers[0], numbers[1], counts])
+        {
             if bytes != 0 {
-                let to = DevicePtr(*to as u64);
+                let to = DevicePtr(to as u64);
                 // SAFETY: `measure` has compared the lengths, and nobody else uses the memory until the copy is over.
                 unsafe {
                     self.driver
@@ -259,11 +372,12 @@ impl Nccl {
             _ => &self.plain,
         };
         let (input, output) = case.lengths();
-        if input.max(output) * NUMBER > self.bytes {
+        let numbers = 3 * case.ranks * COUNT_BYTES;
+        if (input.max(output) * NUMBER).max(numbers) > self.bytes {
             return Err("the buffers are too short".into());
         }
         let graph = match by.is_graph() {
-            true => Some(self.record(case, buffers)?),
+            true => Some(self.record(by, case, buffers)?),
             false => None,
         };
         let times = |count: u64| -> Answer<()> {
@@ -271,7 +385,7 @@ impl Nccl {
                 match &graph {
                     // SAFETY: the graph and the stream are alive.
                     Some(graph) => unsafe { self.driver.graph_launch(graph.exec, self.stream)? },
-                    None => self.call(case, buffers)?,
+                    None => self.call(by, case, buffers)?,
                 }
             }
             Ok(())
@@ -296,11 +410,11 @@ impl Nccl {
     }
 
     /// A graph of some calls.
-    fn record(&self, case: &Case, buffers: &Buffers) -> Answer<Graph> {
+    fn record(&self, by: By, case: &Case, buffers: &Buffers) -> Answer<Graph> {
         // SAFETY: the stream is alive, and not being captured. The graph is destroyed once it is instantiated.
         unsafe {
             self.driver.stream_begin_capture(self.stream)?;
-            let called = (0..case.unroll).try_for_each(|_| self.call(case, buffers));
+            let called = (0..case.unroll).try_for_each(|_| self.call(by, case, buffers));
             let graph = self.driver.stream_end_capture(self.stream)?;
             called?;
             let exec = self.driver.graph_instantiate(graph, GraphFlags::NONE)?;

@@ -2,14 +2,14 @@
 
 use super::args::{By, CollectivesArgs};
 use super::case::Case;
-use super::kind::Kind;
+use super::kind::{Kind, rows, sent};
 use crate::device::BenchDevice;
 use std::error::Error;
 use std::time::Instant;
 use tidegate_core::capture::Visitor;
 use tidegate_core::{
-    AllGather, AllReduce, AllToAll, Barrier, Broadcast, Carry, Choice, Gather, On, Reduce,
-    ReduceScatter, Region, Result, Scan, Scatter, Stream, World, stream,
+    AllGather, AllReduce, AllToAll, Barrier, Broadcast, Carry, Choice, CountedAllToAll, Gather, On,
+    Reduce, ReduceScatter, Region, Result, Scan, Scatter, Stream, Team, stream,
 };
 use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
@@ -26,6 +26,61 @@ enum Open<'s, D: Device> {
     ReduceScatter(ReduceScatter<'s, f32, D>),
     AllToAll(AllToAll<'s, f32, D>),
     Scan(Scan<'s, f32, D>),
+    DispatchCombine(Box<Counted<'s, D>>),
+}
+
+/// Dispatch and combine, with the numbers of rows in device memory.
+struct Counted<'s, D: Device> {
+    dispatch: CountedAllToAll<'s, f32, D>,
+    combine: CountedAllToAll<'s, f32, D>,
+    counts: Region<u64, On<'s, D>>,
+    came: Region<f32, On<'s, D>>,
+    received: Region<u64, On<'s, D>>,
+    returned: Region<u64, On<'s, D>>,
+}
+
+impl<'s, D: Device> Counted<'s, D> {
+    fn open(team: &Team<D>, s: &Stream<'s, D>, case: &Case) -> Result<Self> {
+        let (world, (most, width)) = (s.world(), rows(case.count));
+        let counts: Vec<_> = (0..case.ranks)
+            .map(|to| sent(case.rank, to, most) as u64)
+            .collect();
+        Ok(Counted {
+            dispatch: CountedAllToAll::open_in(team, s, "dispatch", most, width)?,
+            combine: CountedAllToAll::open_in(team, s, "combine", most, width)?,
+            counts: Region::from_slice(world, &counts)?.on(s)?,
+            came: Region::zeroed(world, case.ranks * most * width)?.on(s)?,
+            received: Region::zeroed(world, case.ranks)?.on(s)?,
+            returned: Region::zeroed(world, case.ranks)?.on(s)?,
+        })
+    }
+
+    fn enqueue(
+        &mut self,
+        s: &Stream<'s, D>,
+        x: &Numbers<'s, D>,
+        y: &mut Numbers<'s, D>,
+    ) -> Result<()> {
+        let (came, received) = (&mut self.came, &mut self.received);
+        self.dispatch.enqueue(s, x, &self.counts, came, received)?;
+        self.combine
+            .enqueue(s, came, received, y, &mut self.returned)
+    }
+}
+
+// SAFETY: this is what `#[derive(Carry)]` would write. `At` is the same struct with another brand; each field is `Carry`,
+// and is visited once.
+unsafe impl<'s, D: Device> Carry<'s, D> for Counted<'s, D> {
+    type At<'t> = Counted<'t, D>;
+
+    fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
+        self.dispatch.visit(visitor);
+        self.combine.visit(visitor);
+        self.counts.visit(visitor);
+        self.came.visit(visitor);
+        self.received.visit(visitor);
+        self.returned.visit(visitor);
+    }
 }
 
 // SAFETY: this is what `#[derive(Carry)]` would write for an enum. `At` is the same enum with another brand; the one
@@ -45,26 +100,34 @@ unsafe impl<'s, D: Device> Carry<'s, D> for Open<'s, D> {
             Open::ReduceScatter(it) => it.visit(visitor),
             Open::AllToAll(it) => it.visit(visitor),
             Open::Scan(it) => it.visit(visitor),
+            Open::DispatchCombine(it) => it.visit(visitor),
         }
     }
 }
 
 impl<'s, D: Device> Open<'s, D> {
-    fn new(s: &Stream<'s, D>, case: &Case, choice: Choice) -> Result<Self> {
+    fn new(team: &Team<D>, s: &Stream<'s, D>, case: &Case, choice: Choice) -> Result<Self> {
         let (name, len) = ("measured", case.count);
         Ok(match case.kind {
-            Kind::Barrier => Open::Barrier(Barrier::open(s, name)?),
-            Kind::Broadcast => Open::Broadcast(Broadcast::open_with(s, name, 0, len, choice)?),
-            Kind::Reduce => Open::Reduce(Reduce::open_with(s, name, 0, len, choice)?),
-            Kind::AllReduce => Open::AllReduce(AllReduce::open_with(s, name, len, choice)?),
-            Kind::Gather => Open::Gather(Gather::open_with(s, name, 0, len, choice)?),
-            Kind::Scatter => Open::Scatter(Scatter::open_with(s, name, 0, len, choice)?),
-            Kind::AllGather => Open::AllGather(AllGather::open_with(s, name, len, choice)?),
-            Kind::ReduceScatter => {
-                Open::ReduceScatter(ReduceScatter::open_with(s, name, len, choice)?)
+            Kind::Barrier => Open::Barrier(Barrier::open_in(team, s, name)?),
+            Kind::Broadcast => {
+                Open::Broadcast(Broadcast::open_in_with(team, s, name, 0, len, choice)?)
             }
-            Kind::AllToAll => Open::AllToAll(AllToAll::open_with(s, name, len, choice)?),
-            Kind::Scan => Open::Scan(Scan::open_with(s, name, len, choice)?),
+            Kind::Reduce => Open::Reduce(Reduce::open_in_with(team, s, name, 0, len, choice)?),
+            Kind::AllReduce => {
+                Open::AllReduce(AllReduce::open_in_with(team, s, name, len, choice)?)
+            }
+            Kind::Gather => Open::Gather(Gather::open_in_with(team, s, name, 0, len, choice)?),
+            Kind::Scatter => Open::Scatter(Scatter::open_in_with(team, s, name, 0, len, choice)?),
+            Kind::AllGather => {
+                Open::AllGather(AllGather::open_in_with(team, s, name, len, choice)?)
+            }
+            Kind::ReduceScatter => {
+                Open::ReduceScatter(ReduceScatter::open_in_with(team, s, name, len, choice)?)
+            }
+            Kind::AllToAll => Open::AllToAll(AllToAll::open_in_with(team, s, name, len, choice)?),
+            Kind::Scan => Open::Scan(Scan::open_in_with(team, s, name, len, choice)?),
+            Kind::DispatchCombine => Open::DispatchCombine(Box::new(Counted::open(team, s, case)?)),
         })
     }
 }
@@ -87,6 +150,7 @@ fn calls<'s, D: Device>(s: &Stream<'s, D>, lent: &mut Lent<'s, D>, count: u64) -
             Open::ReduceScatter(it) => it.sum(s, x, y)?,
             Open::AllToAll(it) => it.enqueue(s, x, y)?,
             Open::Scan(it) => it.reduce_into(s, x, y, Op::Sum)?,
+            Open::DispatchCombine(it) => it.enqueue(s, x, y)?,
         }
     }
     Ok(())
@@ -94,11 +158,12 @@ fn calls<'s, D: Device>(s: &Stream<'s, D>, lent: &mut Lent<'s, D>, count: u64) -
 
 /// Seconds of all calls, on this rank; collective.
 pub(super) fn measure<D: BenchDevice>(
-    world: &World<D>,
+    team: &Team<D>,
     by: By,
     case: &Case,
     args: &CollectivesArgs,
 ) -> std::result::Result<f64, Box<dyn Error>> {
+    let world = team.world();
     let stream = match by {
         By::Inline => world.inline_stream()?,
         _ => world.named_stream("measured")?,
@@ -107,7 +172,7 @@ pub(super) fn measure<D: BenchDevice>(
     let [x, y] = &*case.brings(1);
     let x = Region::from_slice(world, x)?.on(&s)?;
     let y = Region::from_slice(world, y)?.on(&s)?;
-    let mut lent = (Open::new(&s, case, args.choice(&s))?, x, y);
+    let mut lent = (Open::new(team, &s, case, args.choice(&s))?, x, y);
     let mut graph = None;
     if by == By::StGraph {
         let (recorded, back) = s.capture(lent, |s, mut lent| {
@@ -181,15 +246,16 @@ fn check<'s, D: BenchDevice>(
 
 /// One call, for an observer.
 pub(super) fn once<D: BenchDevice>(
-    world: &World<D>,
+    team: &Team<D>,
     case: &Case,
     args: &CollectivesArgs,
 ) -> std::result::Result<(), Box<dyn Error>> {
+    let world = team.world();
     stream!(let s = world.named_stream("measured")?);
     let [x, y] = &*case.brings(1);
     let x = Region::from_slice(world, x)?.on(&s)?;
     let y = Region::from_slice(world, y)?.on(&s)?;
-    let mut lent = (Open::new(&s, case, args.choice(&s))?, x, y);
+    let mut lent = (Open::new(team, &s, case, args.choice(&s))?, x, y);
     calls(&s, &mut lent, 1)?;
     check::<D>(&s, lent, case, 1, 1)?;
     Ok(())
