@@ -559,7 +559,11 @@ fn read<'s>(region: R<'s, u64>, s: &S<'s>) -> Vec<u64> {
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn layouts_are_got_and_put_in_place() {
-    ranks(2, |world, k| {
+    layouts_with(|_| WorldOptions::new());
+}
+
+pub(super) fn layouts_with(options: impl Fn(usize) -> WorldOptions + Sync) {
+    ranks_with(2, options, |world, k| {
         let (rank, other) = (world.rank(), 1 - world.rank());
         let dims = [7, 30, 41];
         let len = dims.iter().product::<usize>();

@@ -1,7 +1,8 @@
 //! Sums: the same bits as on the host, and no change to the bytes beside them.
 
-use super::common::ranks;
+use super::common::{ranks, ranks_with};
 use crate::vendor::prelude::*;
+use tidegate::WorldOptions;
 
 /// Pairs of which the sum, or one of both, is subnormal.
 const PAIRS: [(f32, f32); 4] = [
@@ -61,9 +62,13 @@ fn subnormal_numbers_are_kept() {
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn neighbours_of_small_elements_are_left_alone() {
+    small_sums_with(|_| WorldOptions::new());
+}
+
+pub(super) fn small_sums_with(options: impl Fn(usize) -> WorldOptions + Sync) {
     const HALF: usize = 1001;
     const TIMES: u8 = 40;
-    ranks(3, |world, _| {
+    ranks_with(3, options, |world, _| {
         let (left, right) = ((world.rank() + 2) % 3, (world.rank() + 1) % 3);
         stream!(let s = world.stream().unwrap());
         let on = |values: &[u8]| Region::from_slice(&world, values).unwrap().on(&s).unwrap();

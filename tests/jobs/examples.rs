@@ -325,19 +325,9 @@ fn between_two_nodes_on_gpus() {
     if !provided("examples::between_two_nodes_on_gpus", tcp()) {
         return;
     }
-    for name in ["particles", "solvers_tokio"] {
+    for name in ["particles", "solvers_tokio", "heat3d"] {
         let on_gpus = format!("{name}_gpu");
         assert_eq!(run_between_nodes(&on_gpus, 1), run(name, 2));
-    }
-    // It puts to layouts of its neighbours' memory, and no NIC reaches a GPU's memory. So each rank gets an error.
-    let job = Job::new(program("heat3d_gpu"), 2).nodes(Nodes::split(2, 1));
-    let job = job.env(Choice::PROVIDER, tcp()).output(Output::Captured);
-    for rank in job.run().unwrap().ranks {
-        let errors = String::from_utf8_lossy(&rank.stderr);
-        assert!(
-            !rank.status.success() && errors.contains("only slots and ranges"),
-            "{errors}"
-        );
     }
 }
 

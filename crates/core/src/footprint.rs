@@ -109,9 +109,18 @@ impl Footprint {
         }
     }
 
-    /// The length of the extent; 0 if it has none.
-    pub(crate) fn reach(&self) -> usize {
-        self.extent().map_or(0, |extent| extent.len())
+    /// How many elements it has, if it is valid.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Footprint::Range(range) => range.len(),
+            Footprint::Nest { loops, .. } => {
+                let times = loops.iter().map(|(times, _)| *times);
+                times.fold(1, usize::saturating_mul)
+            }
+            Footprint::Runs(runs) => {
+                (runs.iter()).fold(0, |sum, (_, len)| sum.saturating_add(*len))
+            }
+        }
     }
 
     /// The range from its first element to its last. `None` if the footprint is invalid, or reaches beyond the largest

@@ -1,6 +1,7 @@
 //! Layouts: the elements of a region or slot that an operation touches.
 
 mod nest;
+mod order;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::footprint::Footprint;
 use crate::ground::keep;
 use crate::world::World;
 use nest::{Joined, NestElements, merged, nested, rows};
+pub(crate) use order::Order;
 
 /// An ordered choice of elements: a nest of strides, or a list of indices. It may be empty.
 ///

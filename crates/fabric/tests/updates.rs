@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_boot::LocalControl;
 use tidegate_core::error::Cause;
 use tidegate_core::window::{AtomicWindow, Op, RangeWindow, exchange};
-use tidegate_core::{Error, Layout, Region, Result, Route, World, WorldOptions, stream};
+use tidegate_core::{Chunks, Error, Layout, Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::{Fabric, Options};
 use tidegate_fake::wire::{Faults, Net};
 use tidegate_hal::control::Control as _;
@@ -209,6 +209,19 @@ fn an_epoch_may_put_get_and_accumulate() {
         run(&|world| mixed::<i16>(&world, |x| -(x as i16), len));
         run(&|world| mixed::<f32>(&world, |x| x as f32 / 2., len));
         run(&|world| mixed::<f64>(&world, |x| x as f64 / 4., len));
+        // As between GPUs: what NICs access is copied.
+        for chunk in [24, 1 << 20] {
+            let net = Net::new(2, wild(seed));
+            let staged = |rank| {
+                by_nic(&net, &options)(rank)
+                    .staged()
+                    .chunks(Chunks::of(chunk))
+            };
+            let program = |world| mixed::<f32>(&world, |x| x as f32 / 2., len);
+            for result in World::<Host>::local_with(2, staged, program) {
+                result.unwrap();
+            }
+        }
     }
 }
 

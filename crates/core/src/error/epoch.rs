@@ -179,14 +179,6 @@ pub enum EpochError {
         /// The device's reason.
         reason: String,
     },
-    /// The NIC reaches this target through staged memory, which serves only puts. The operation is not a put.
-    #[error("window {window}: only puts can be staged for the NIC to rank {rank}")]
-    NotStaged {
-        /// The window of the epoch.
-        window: WindowName,
-        /// The rank that the operation goes to.
-        rank: usize,
-    },
     /// Kernels cannot put to this target, or cannot complete it.
     #[error("window {window}: kernels cannot {what} rank {rank}: {reason}")]
     NotByKernels {

@@ -211,10 +211,10 @@ pub enum Disagreement {
         /// The most epochs that a window can have.
         most: u64,
     },
-    /// Two ranks reach each other through staged memory. Atomic windows cannot use it, and neither can layouts of a
-    /// target's memory.
+    /// Two ranks reach each other through staged memory, which atomic windows cannot use: all operations on an element
+    /// have one executor, and those of near GPUs are made in the target's own memory.
     #[error(
-        "ranks {rank} and {other} reach each other by NICs through staged memory, which only slots and ranges can use"
+        "ranks {rank} and {other} reach each other by NICs through staged memory, which atomic windows cannot use"
     )]
     Staged {
         /// One of the two ranks.

@@ -252,8 +252,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///   epoch's group.
     /// - [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice) if a layout's table is in memory of another
     ///   device.
-    /// - [`EpochError::NotStaged`](crate::error::EpochError::NotStaged) or [`Error::Nic`] if a NIC cannot carry out an
-    ///   operation, or has no room for it.
+    /// - [`Error::Nic`] if a NIC cannot carry out an operation, or has no room for it.
     /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is its own target, its inbox
     ///   is at home on this stream, and its post has not been enqueued (with two buffers: the post of the epoch
     ///   before).

@@ -13,6 +13,7 @@ use super::declare::Window;
 use super::describe::{Purpose, Terms};
 use super::edges::Edges;
 use super::meeting::Meeting;
+use super::orders::{check_orders, orders};
 use super::routes::{Offer, Own, Routes, Way};
 use super::shape::{Shape, words_of};
 use super::{Discipline, Inbox, Kind, Outbox};
@@ -26,8 +27,7 @@ use crate::stream::Stream;
 use crate::world::{Agreement, Roster, Team, Trouble, Watched, Which, World};
 
 // The operands must lie outside of the memory that a bus keeps beside a word.
-const _: () =
-    assert!(Shape::CELL == far::CELL && Shape::BUFFERS + size_of::<u64>() <= far::MAILBOX);
+const _: () = assert!(Shape::CELL == far::CELL && Shape::FIRED + size_of::<u64>() <= far::MAILBOX);
 
 impl<T: Element, K: Discipline> Window<T, K> {
     fn purpose(&self) -> Purpose {
@@ -213,6 +213,11 @@ impl<T: Element, K: Discipline> Window<T, K> {
             };
             description.far = description.neighbours();
             description.far.retain(far);
+            if let Err(error) = check_orders(&self.name, description) {
+                self.refused.get_or_insert(error.into());
+            }
+        } else {
+            (description.outbound.iter_mut()).for_each(|out| out.order = None);
         }
         let mut layouts = self.layouts.values();
         if !layouts.all(|layout| layout.fits(world.device())) {
@@ -256,26 +261,18 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let offer = || -> Result<_, Trouble> {
             edges.hear(letters)?;
             check(&edges)?;
-            // A layout chooses elements of the target's own memory, which no NIC reaches there.
-            let mut chosen = self
-                .layouts
-                .keys()
-                .map(|index| &mine.outbound[*index as usize]);
-            if let Some(out) = chosen.find(|out| edges.is_far(out.target)) {
-                let other = out.target;
-                return Err(Disagreement::Staged { rank, other }.into());
-            }
+            let orders = orders(world, &edges)?;
             let shape = Shape::of(&edges);
             let (own, offer) = allocate(world, &edges, &shape)?;
             let letters = offer.letters(&edges, &shape);
-            Ok((letters, (shape, own)))
+            Ok((letters, (shape, own, orders)))
         };
         let (letters, kept) = match offer() {
             Ok((letters, kept)) => (Ok(letters), Some(kept)),
             Err(trouble) => (Err(trouble), None),
         };
         let letters = agreement.tell("sharing a window's memory", &which, letters)?;
-        let (shape, own) = kept.expect("a rank in trouble has objected");
+        let (shape, own, orders) = kept.expect("a rank in trouble has objected");
         let routes = match Routes::find(world, &which, K::KIND, (&shape, own.block.base()), letters)
         {
             Ok(routes) => routes,
@@ -323,7 +320,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
                 Kind::Slot => target.slot(out.key),
                 Kind::Range => {
                     let place = target.outbound.binary_search(&index).ok()?;
-                    Some((place, out.elements.reach()))
+                    Some((place, out.elements.count()))
                 }
                 Kind::Atomic => None,
             }
@@ -335,6 +332,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let meeting = Meeting {
             at_targets,
             footprints,
+            orders,
             layouts: self.layouts,
             sites: self.sites,
             description: self.description,
@@ -373,9 +371,21 @@ fn allocate<D: Device>(
             unsafe { world.device().init_word(at, count * QUANTUM) };
         }
     }
+    for (index, rank) in shape.targets.iter().enumerate() {
+        if shape.is_far(*rank) {
+            // So much has been sent before the first firing: see `NicLine::wait_for_buffer`.
+            let free = u64::from(mine.terms.buffers) * QUANTUM;
+            let at = block.base().byte_add(shape.exposed(index) + Shape::FIRED);
+            // SAFETY: as above.
+            unsafe { world.device().init_word(at, free) };
+        }
+    }
     // A NIC needs memory of its own for the updates of far origins.
-    let by_nic = |rank: &usize| world.by_nic(*rank, world.bell(*rank).is_some());
+    let by_nic = |rank: &usize| match world.staged() {
+        true => shape.is_far(*rank),
+        false => world.by_nic(*rank, world.bell(*rank).is_some()),
+    };
     let mut neighbours = shape.targets.iter().chain(&shape.origins);
-    let updated = mine.terms.kind != Kind::Slot && !world.staged() && neighbours.any(by_nic);
+    let updated = mine.terms.kind != Kind::Slot && neighbours.any(by_nic);
     Own::offer(world, block, far, (shape.lines(), updated))
 }

@@ -128,11 +128,11 @@ pub(super) fn check(edges: &Edges<'_>) -> Result<(), Disagreement> {
                     });
                 }
                 if edges.is_far(neighbour.rank) {
-                    come = come.and_then(|end| room(end, out.elements.reach(), mine.terms.size));
+                    come = come.and_then(|end| room(end, out.elements.count(), mine.terms.size));
                 }
             }
             for index in &neighbour.outbound {
-                let len = mine.outbound[*index].elements.reach();
+                let len = mine.outbound[*index].elements.count();
                 if edges.is_far(neighbour.rank) {
                     sent = sent.and_then(|end| room(end, len, mine.terms.size));
                 }
@@ -249,6 +249,7 @@ mod tests {
                     target,
                     key,
                     elements: Footprint::Range(0..0),
+                    order: None,
                     expected: None,
                 })
                 .collect(),
@@ -327,7 +328,7 @@ mod tests {
         };
         check(&[atomic(&[]), atomic(&[])]).unwrap();
         let error = check(&[atomic(&[]), atomic(&[0])]).unwrap_err();
-        assert!(error.contains("only slots and ranges"), "{error}");
+        assert!(error.contains("atomic windows"), "{error}");
     }
 
     #[test]
@@ -409,6 +410,7 @@ mod tests {
                     target: *target,
                     key: 0,
                     elements: Footprint::Range(range.clone()),
+                    order: None,
                     expected: None,
                 })
                 .collect(),
@@ -442,6 +444,7 @@ mod tests {
                     target: *target,
                     key: 0,
                     elements: elements.clone(),
+                    order: None,
                     expected: None,
                 })
                 .collect(),

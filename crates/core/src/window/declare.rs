@@ -322,6 +322,7 @@ impl<T> Window<T, BySlot> {
             target,
             key,
             elements: Footprint::Range(0..0),
+            order: None,
             expected: None,
         })
     }
@@ -344,6 +345,7 @@ impl<T> Window<T, BySlot> {
             target,
             key,
             elements: Footprint::Range(0..0),
+            order: None,
             expected: Some(len),
         })
     }
@@ -435,6 +437,7 @@ impl<T> Window<T, ByRange> {
             target,
             key: 0,
             elements: Footprint::Range(range),
+            order: None,
             expected: None,
         })
     }
@@ -454,8 +457,8 @@ impl<T> Window<T, ByRange> {
     /// and nests of strides cost little, however large they are. For other layouts the ranks exchange and compare all
     /// runs, and a rank may declare at most 2^16 runs. A NIC that accesses the target's memory directly sends one
     /// message for each run of elements that lie side by side in source and target. If its hardware has no room for so
-    /// many, [`Access::complete`](super::Access::complete) returns an error. Where NICs need staged memory, layouts
-    /// are refused; ranges are not.
+    /// many, [`Access::complete`](super::Access::complete) returns an error. Where NICs need staged memory,
+    /// they access a copy of the elements, which lie side by side there.
     ///
     /// # Errors
     ///
@@ -494,6 +497,7 @@ impl<T> Window<T, ByRange> {
             target,
             key: 0,
             elements,
+            order: layout.order(),
             expected: None,
         });
         let chosen = layout.chosen();
@@ -555,6 +559,7 @@ impl<T> Window<T, Atomic> {
             target: rank,
             key: 0,
             elements: Footprint::Range(0..0),
+            order: None,
             expected: None,
         })
     }

@@ -12,6 +12,7 @@ use super::Kind;
 use super::joint::Joint;
 use crate::error::Disagreement;
 use crate::footprint::Footprint;
+use crate::layout::Order;
 use crate::world::Roster;
 
 /// Slots begin at multiples of this, so that no two origins write to one cache line.
@@ -89,6 +90,7 @@ pub(super) struct Part {
 pub(super) struct PartOut {
     pub(super) key: u64,
     pub(super) elements: Footprint,
+    pub(super) order: Option<Order>,
 }
 
 /// The use of a window.
@@ -139,6 +141,8 @@ pub(super) struct Outbound {
     pub(super) key: u64,
     /// In a window by range, the elements.
     pub(super) elements: Footprint,
+    /// Their order, if they are a layout. A target by staged memory keeps a copy of them in this order.
+    pub(super) order: Option<Order>,
     /// The expected number of elements in the slot, if this rank has said it.
     pub(super) expected: Option<usize>,
 }
@@ -156,6 +160,7 @@ impl Description {
             target,
             key: 0,
             elements: Footprint::Range(0..0),
+            order: None,
             expected: None,
         };
         match self.terms.purpose {

@@ -47,6 +47,11 @@ pub(super) struct Staging {
 }
 
 impl Edge {
+    /// The layout, unless NICs access copies of its elements, which lie in its order.
+    pub(super) fn in_place(&self) -> Option<&Chosen> {
+        self.layout.as_deref().filter(|_| self.staging.is_none())
+    }
+
     /// Whether the NIC accesses the program's own regions.
     pub(super) fn is_direct(&self) -> bool {
         self.by_nic && self.staging.is_none()

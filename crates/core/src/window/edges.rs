@@ -141,6 +141,7 @@ impl<'a> Edges<'a> {
             let out = |index: &usize| PartOut {
                 key: mine.outbound[*index].key,
                 elements: mine.outbound[*index].elements.clone(),
+                order: mine.outbound[*index].order.clone(),
             };
             let slot = |index: &usize| (mine.inbound[*index].key, mine.inbound[*index].len);
             let part = Part {
@@ -302,6 +303,7 @@ pub(super) mod tests {
                     target: *target,
                     key: 5,
                     elements: elements.clone(),
+                    order: None,
                     expected: None,
                 })
                 .collect(),
@@ -319,6 +321,7 @@ pub(super) mod tests {
             target,
             key,
             elements: Footprint::Range(0..0),
+            order: None,
             expected: None,
         };
         let none = with(0, (&[], &[]), Kind::Slot);

@@ -12,6 +12,7 @@ use tidegate_hal::nic::Program;
 use tidegate_hal::site::CallSite;
 use tidegate_words::State;
 
+use super::half::PeerRange;
 use super::view::Table;
 use super::{Group, Half, HalfBody, Link, Peer, submit, submit_armed};
 use crate::error::Result;
@@ -71,21 +72,25 @@ impl<D: Device> Epoch<D> {
         let post = peers().map(|peer| {
             let signal = signal_steps(peer, half.window.id, Awaited::Exposure);
             let copies = peer.ranges.iter();
-            let copies = copies.map(|&(near, copy, count)| copy_step(size, count, near, copy));
+            let copies = copies.map(|range| copy_step(size, range, true));
             copies.chain(signal).collect()
         });
         let wait = peers().map(|peer| {
             let copies = peer.ranges.iter();
-            let copies = copies.map(|&(near, copy, count)| copy_step(size, count, copy, near));
+            let copies = copies.map(|range| copy_step(size, range, false));
             let wait = wait_step(peer, half.window.id);
             std::iter::once(wait).chain(copies).collect()
         });
         let arms = signal_arms(half, peers())?;
+        let keeps = || {
+            let ranges = peers().flat_map(|peer| &peer.ranges);
+            ranges.filter_map(|range| range.keep.clone()).collect()
+        };
         // SAFETY: all words lie in blocks that the half holds, and only this inbox's stream advances the operands. If
         // data may land, the wait writes only the slot of its origin, which is exposed to that origin until the wait is
         // over. The elements that a far origin accesses, and their copy, are exposed to it from the post's signal until
         // the wait is over, so nobody else accesses them. They lie in the window's blocks, too.
-        let (post, wait) = unsafe { (Batch::new(post, Vec::new()), Batch::new(wait, Vec::new())) };
+        let (post, wait) = unsafe { (Batch::new(post, keeps()), Batch::new(wait, keeps())) };
         let by_nic = !arms.is_empty();
         let (post, wait) = (post.helped(by_nic), wait.helped(by_nic));
         let names_myself = peers().any(|peer| peer.rank == half.world.rank());
@@ -170,19 +175,23 @@ pub(super) fn signal_steps(peer: &Peer, window: WindowId, awaited: Awaited) -> V
     }
 }
 
-/// The step that copies elements between a range and the copy of it that NICs access.
-fn copy_step(size: usize, count: usize, from: Ptr, to: Ptr) -> Step {
-    let side = |base| Side {
-        base,
+/// The step that copies elements of a far origin to the copy of them that NICs access, or back.
+fn copy_step(size: usize, range: &PeerRange, to_copy: bool) -> Step {
+    let copy = Side {
+        base: range.copy,
         flip: 0,
         shape: Shape::Linear,
+    };
+    let (src, dst) = match to_copy {
+        true => (range.near, copy),
+        false => (copy, range.near),
     };
     Step::Move(Move {
         action: Action::Copy,
         size: size as u32,
-        count,
-        src: side(from),
-        dst: side(to),
+        count: range.count,
+        src,
+        dst,
         parity: Ptr::NULL,
         early: false,
         landing: None,

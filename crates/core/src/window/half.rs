@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_hal::batch::{Landed, Ring};
+use tidegate_hal::batch::{Landed, Ring, Side};
 use tidegate_hal::device::{Device, Reclaim};
 use tidegate_hal::memory::Ptr;
+use tidegate_hal::nic::Keep;
 
 use super::group::Group;
 use super::through::Reach;
@@ -28,14 +29,25 @@ pub(super) struct Peer {
     pub(super) operand: Ptr,
     /// The operand of the wait for a staging buffer, if the peer is far.
     pub(super) buffers: Ptr,
+    /// The operand of the wait for the end of the last firing, if the peer is a far target by range.
+    pub(super) fired: Option<Ptr>,
     /// If the peer is an origin: where its data may land before its word has come.
     pub(super) landed: Option<Landed>,
     /// If slots between the two ranks are a ring: at this rank if the peer is an origin, and at the peer if it is a target.
     pub(super) ring: Option<Ring>,
-    /// If the peer is an origin by range, and data is staged: the elements that it accesses, the copy of them that NICs
-    /// access, and how many there are.
-    pub(super) ranges: Vec<(Ptr, Ptr, usize)>,
+    /// If the peer is an origin by range, and data is staged: the elements that it accesses.
+    pub(super) ranges: Vec<PeerRange>,
     pub(super) link: Link,
+}
+
+/// Elements of this rank that a far origin accesses.
+pub(super) struct PeerRange {
+    pub(super) near: Side,
+    /// The copy of them that NICs access, in their order, without gaps.
+    pub(super) copy: Ptr,
+    pub(super) count: usize,
+    /// The table of a layout.
+    pub(super) keep: Option<Keep>,
 }
 
 /// How this rank's streams reach a peer.

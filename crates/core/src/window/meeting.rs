@@ -5,14 +5,16 @@ use std::iter::repeat;
 use std::panic::Location;
 use std::sync::Arc;
 
-use tidegate_hal::batch::{Awaited, Landed, Tag};
+use tidegate_hal::batch::{Awaited, Landed, Shape as Elements, Side, Tag};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
+use tidegate_hal::nic::Keep;
 use tidegate_hal::site::CallSite;
 
 use super::describe::Description;
 use super::edge::{Edge, Staging};
 use super::exposure::InboxBody;
+use super::half::PeerRange;
 use super::outbox::OutboxBody;
 use super::routes::{Own, Route, Routes, Way};
 use super::shape::{Shape, index_of, words_of};
@@ -25,7 +27,7 @@ use crate::error::{Result, SlotName};
 use crate::footprint::Footprint;
 use crate::ground::{fresh_id, visited};
 use crate::half_kind::HalfKind;
-use crate::layout::Chosen;
+use crate::layout::{Chosen, Layout};
 use crate::myself::Myself;
 use crate::nic::{LineParts, NicLine};
 use crate::stream::{Stream, home_number};
@@ -39,6 +41,8 @@ pub(super) struct Meeting<D: Device> {
     pub(super) at_targets: Vec<Option<(usize, usize)>>,
     /// What origins have declared of this rank's memory, in a window by range.
     pub(super) footprints: Vec<Footprint>,
+    /// The layouts of far origins, by origin and place.
+    pub(super) orders: BTreeMap<(usize, usize), Layout<D>>,
     /// The outbound slots of this rank that are layouts, by number.
     pub(super) layouts: BTreeMap<u32, Chosen>,
     /// The program's calls that declared the outbound slots.
@@ -114,6 +118,8 @@ impl<D: Device> Meeting<D> {
                     word: of(other).byte_add(cell),
                     operand: own.byte_add(cell + Shape::OPERAND),
                     buffers: own.byte_add(cell + Shape::BUFFERS),
+                    fired: (K::KIND == Kind::Range && shape.is_far(other))
+                        .then(|| own.byte_add(cell + Shape::FIRED)),
                     landed: None,
                     ring: None,
                     ranges: Vec::new(),
@@ -146,13 +152,23 @@ impl<D: Device> Meeting<D> {
             let route = routes.of(origin);
             let line = shape.targets.len() + index;
             let peer = peer(line, route, shape.done(index), route.place.exposed, early)?;
-            let ranges = shape
-                .far_ranges(origin)
-                .iter()
-                .filter(|range| range.len > 0);
-            let ranges = ranges.map(|range| {
-                let near = own.byte_add(shape.data() + range.first * mine.terms.size);
-                (near, far.byte_add(range.copy), range.len)
+            let ranges = shape.far_ranges(origin).iter().enumerate();
+            let ranges = ranges.filter(|(_, range)| range.len > 0);
+            let ranges = ranges.map(|(place, range)| {
+                let layout = self.orders.get(&(origin, place));
+                let (first, shape_of) =
+                    layout.map_or((range.first, Elements::Linear), Layout::shape);
+                let near = Side {
+                    base: own.byte_add(shape.data() + first * mine.terms.size),
+                    flip: 0,
+                    shape: shape_of,
+                };
+                PeerRange {
+                    near,
+                    copy: far.byte_add(range.copy),
+                    count: range.len,
+                    keep: layout.map(|layout| layout.keep() as Keep),
+                }
             });
             Ok(Peer {
                 landed: landed[index],
@@ -238,8 +254,10 @@ impl<D: Device> Meeting<D> {
                         (there.slots[slot].0, len)
                     }
                     // The NIC accesses a copy of each range.
+                    // A layout is in its order there.
                     Kind::Range if staging.is_some() => {
                         let (range, len) = at_target.expect("the target has told of its copies");
+                        let len = if layout.is_some() { 0 } else { len };
                         (there.slots[range].0, len)
                     }
                     Kind::Range => match (&layout, &out.elements) {

@@ -84,6 +84,7 @@ mod meeting;
 mod not_here;
 mod note;
 mod opened;
+mod orders;
 mod outbox;
 mod plan;
 mod programs;

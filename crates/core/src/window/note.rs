@@ -1,12 +1,15 @@
 //! The operations that an epoch notes, and the moves by which a stream carries them out.
 
+use std::sync::Arc;
+
 use tidegate_hal::batch::{Action, Check, Move, Op, Scalar, Shape, Side, Step, Tag};
 use tidegate_hal::device::Device;
-use tidegate_hal::memory::Ptr;
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::Keep;
 
 use super::cuts::{Cuts, side};
 use super::edge::Edge;
+use crate::error::Result;
 use crate::ground::visited;
 use crate::layout::{Chosen, Layout};
 
@@ -127,6 +130,41 @@ impl<D: Device> Note<D> {
         }
     }
 
+    /// Whether the operation only writes to the target.
+    pub(super) fn is_put(&self) -> bool {
+        matches!(
+            self.what,
+            What::Put | What::PutCounted { .. } | What::PutRows { .. } | What::PutNumber { .. }
+        )
+    }
+
+    /// The move between this end's elements and memory for the NIC, where they lie in their order: there, or back.
+    pub(super) fn move_here(&self, at: Ptr, size: usize, back: bool) -> Move {
+        let there = Side {
+            base: at,
+            flip: 0,
+            shape: Shape::Linear,
+        };
+        let (first, shape) = (self.local_layout.as_ref()).map_or((0, Shape::Linear), Layout::shape);
+        let here = Side {
+            base: self.local.0.byte_add(first * size),
+            flip: 0,
+            shape,
+        };
+        let (src, dst) = if back { (there, here) } else { (here, there) };
+        Move {
+            action: Action::Copy,
+            size: size as u32,
+            count: self.count,
+            src,
+            dst,
+            parity: Ptr::NULL,
+            buffers: 2,
+            early: false,
+            landing: None,
+        }
+    }
+
     /// The elements of the edge that the operation touches, in runs.
     pub(super) fn extents(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let linear = self.remote_layout.is_none();
@@ -143,6 +181,9 @@ pub(super) struct Lanes<'a, D: Device> {
     notes: Vec<Vec<&'a Note<D>>>,
     /// For each lane, whether data to its target is staged.
     staged: Vec<bool>,
+    /// Memory for what NICs get and update in staged lanes, and where each note of a lane has its elements there.
+    moved: Option<Arc<D::Block>>,
+    at: Vec<Vec<usize>>,
 }
 
 impl<'a, D: Device> Lanes<'a, D> {
@@ -150,6 +191,8 @@ impl<'a, D: Device> Lanes<'a, D> {
         let mut by_lane = Lanes {
             notes: vec![Vec::new(); lanes],
             staged: vec![false; lanes],
+            moved: None,
+            at: Vec::new(),
         };
         for edge in edges {
             visited();
@@ -164,6 +207,54 @@ impl<'a, D: Device> Lanes<'a, D> {
             }
         }
         by_lane
+    }
+
+    /// Allocates memory that the NIC can access for the elements of gets and updates in staged lanes. Each note has
+    /// memory of its own, because two notes may access the same elements.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`](crate::error::Error::Device).
+    pub(super) fn allocate(&mut self, device: &D, size: usize) -> Result<()> {
+        let mut bytes = 0;
+        let mut place = |note: &&Note<D>| {
+            let at = bytes;
+            if !note.is_put() {
+                bytes += (note.count * size).next_multiple_of(64);
+            }
+            at
+        };
+        let places = |(notes, staged): (&Vec<&'a Note<D>>, &bool)| match staged {
+            true => notes.iter().map(&mut place).collect(),
+            false => Vec::new(),
+        };
+        self.at = self.notes.iter().zip(&self.staged).map(places).collect();
+        if bytes != 0 {
+            let block = device.alloc(bytes, Sharing::Nics)?;
+            block.share_no_more();
+            self.moved = Some(Arc::new(block));
+        }
+        Ok(())
+    }
+
+    /// The puts of a lane, in their order.
+    pub(super) fn puts(&self, lane: usize) -> Vec<&'a Note<D>> {
+        let notes = self.notes[lane].iter();
+        notes.copied().filter(|note| note.is_put()).collect()
+    }
+
+    /// The notes of a staged lane that are no puts, with this end's memory for the NIC.
+    pub(super) fn moved(&self, lane: usize) -> impl Iterator<Item = (&'a Note<D>, Ptr)> + '_ {
+        let notes = self.moved.iter().flat_map(move |block| {
+            let places = self.notes[lane].iter().zip(&self.at[lane]);
+            places.map(|(note, at)| (*note, block.base().byte_add(*at)))
+        });
+        notes.filter(|(note, _)| !note.is_put())
+    }
+
+    /// What the memory of [`Lanes::moved`] lies in.
+    pub(super) fn keep(&self) -> Option<Keep> {
+        self.moved.as_ref().map(|block| block.clone() as Keep)
     }
 
     /// The notes of a lane that have elements, in their order.
@@ -183,7 +274,7 @@ pub(super) fn parts<D: Device>(
     note: &Note<D>,
     edge: &Edge,
 ) -> impl Iterator<Item = Move> {
-    let layout = edge.layout.as_deref();
+    let layout = edge.in_place();
     let some = layout.filter(|chosen| note.count != chosen.count);
     let cuts = some.map(|chosen| Cuts::new(chosen.shape, note.first, note.count));
     let one = some.is_none().then_some(whole);
@@ -235,12 +326,12 @@ pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, si
         }
     };
     let local = side(note.local.0, 0, note.local_layout.as_ref());
-    // A staged put goes to a copy of the target's slot, from which the NIC sends.
+    // A staged put goes to a copy of the target's slot, from which the NIC sends. Other staged operations are the NIC's.
     let (base, flip) = match edge.staging {
-        Some(staging) => (staging.base, staging.flip),
-        None => (edge.base, edge.flip),
+        Some(staging) if note.is_put() => (staging.base, staging.flip),
+        _ => (edge.base, edge.flip),
     };
-    let remote = match edge.layout.as_deref() {
+    let remote = match edge.in_place() {
         Some(Chosen { first, shape, .. }) => Side {
             base: base.byte_add(first * size),
             flip,

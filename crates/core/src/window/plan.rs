@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tidegate_hal::batch::{Add, Awaited, Batch, Move, QUANTUM, Step, Tag, Turn, Wait};
 use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
 use tidegate_hal::site::CallSite;
 
 use super::edge::{Edge, Touched};
@@ -157,8 +158,9 @@ impl<D: Device> Plans<D> {
             let begun = self.plans[index].notes[..self.followed].to_vec();
             self.notes.extend(begun);
         }
-        let lanes = Lanes::of(half.peers.len(), edges, &self.notes);
+        let mut lanes = Lanes::of(half.peers.len(), edges, &self.notes);
         validate(half, edges, members, &self.notes, &lanes)?;
+        lanes.allocate(half.world.device(), half.window.element_size)?;
         let arms = programs(half, edges, members, &lanes, touched)?;
         let batch = Arc::new(lower(half, edges, members, &lanes));
         if self.plans.len() == PLANS {
@@ -339,7 +341,17 @@ pub(super) fn lower<D: Device>(
                     steps.push(wait);
                     steps.extend(checks);
                     let chunks = line.chunks(half.world.chunks());
-                    let stages = stages(notes, size, chunks);
+                    let puts = by_lane.puts(lane);
+                    let stages = stages(&puts, size, chunks);
+                    let (gets, updates): (Vec<_>, Vec<_>) =
+                        (by_lane.moved(lane)).partition(|(note, _)| note.what == What::Get);
+                    let operands = updates
+                        .iter()
+                        .map(|(note, at)| note.move_here(*at, size, false));
+                    steps.extend(operands.map(Step::Move));
+                    // It counts the firings. If the stream waits for the end of this one, the wait counts it.
+                    let fired = peer.fired.filter(|_| gets.is_empty());
+                    steps.extend(fired.map(count_step));
                     for (index, stage) in stages.iter().enumerate() {
                         steps.extend(stage.iter().map(|piece| {
                             let edge = &edges[piece.note.edge as usize];
@@ -350,6 +362,14 @@ pub(super) fn lower<D: Device>(
                             1 => steps.extend(line.ring(told)),
                             parts => steps.push(line.ring_part(index, parts, told)),
                         }
+                    }
+                    if let Some(operand) = peer.fired.filter(|_| !gets.is_empty()) {
+                        // What the NIC gets is in its own memory then.
+                        steps.push(line.wait_for_buffer(operand, tag));
+                        let results = gets
+                            .iter()
+                            .map(|(note, at)| note.move_here(*at, size, true));
+                        steps.extend(results.map(Step::Move));
                     }
                 }
                 Link::Nic(line) => {
@@ -363,7 +383,8 @@ pub(super) fn lower<D: Device>(
         })
         .collect();
     let notes = members.iter().flat_map(|lane| by_lane.notes(*lane));
-    let keep = notes.flat_map(|note| note.keeps(edges)).collect();
+    let keep = notes.flat_map(|note| note.keeps(edges));
+    let keep = keep.chain(by_lane.keep()).collect();
     let by_nic = |lane: &usize| matches!(half.peers[*lane].link, Link::Nic(_));
     let helped = members.iter().any(by_nic);
     // What a lane itself stages is seen in its moves.
@@ -385,6 +406,17 @@ pub(super) fn lower<D: Device>(
     (unsafe { Batch::new(lanes, keep) })
         .helped(helped)
         .moved_by_nic(sent)
+}
+
+/// Counts a firing in an operand of this stream.
+fn count_step(operand: Ptr) -> Step {
+    Step::Add(Add {
+        word: operand,
+        value: QUANTUM,
+        bell: Ptr::NULL,
+        tag: None,
+        turn: None,
+    })
 }
 
 /// Submits a batch of window halves, and arms the NIC with the programs that the batch rings for.

@@ -9,7 +9,8 @@
 //! - The data is *staged*. The stream copies the elements of a put to a copy of the target's slot, and the NIC sends
 //!   from there. Data that lies side by side goes as one transfer, even if it comes from several puts. But data of two
 //!   stages ([`stages`](super::stages)) stays apart, because the NIC sends one stage while the stream copies the next.
-//!   Only puts are staged.
+//!   The stream also copies the operands of updates to memory that the NIC reads. What the NIC gets comes to such
+//!   memory, and the stream copies it when the NIC has it. At the target, NICs access a copy of the elements.
 //!
 //! # Failure
 //!
@@ -24,7 +25,7 @@ use super::edge::{Edge, Touched};
 use super::note::{Lanes, Note, What, lower_note, parts};
 use super::stages::{StagePart, stages};
 use super::{Half, Link};
-use crate::error::{EpochError, Result};
+use crate::error::Result;
 use crate::ground::visited;
 use crate::nic::NicLine;
 use crate::stream::Arm;
@@ -50,21 +51,28 @@ pub(super) fn programs<D: Device>(
         };
         let notes = lanes.notes(lane);
         let is_staged = lanes.is_staged(lane);
-        let is_put = |what| {
-            matches!(
-                what,
-                What::Put | What::PutCounted { .. } | What::PutRows { .. } | What::PutNumber { .. }
-            )
-        };
-        if is_staged && notes.iter().any(|note| !is_put(note.what)) {
-            let (window, rank) = (half.window.named(), half.peers[lane].rank);
-            return Err(EpochError::NotStaged { window, rank }.into());
-        }
         let transfers = if is_staged {
             let size = half.window.element_size;
             let chunks = line.chunks(half.world.chunks());
-            let stages = stages(notes, size, chunks);
-            staged_transfers(&stages, edges, line.remote(), size)
+            let puts = lanes.puts(lane);
+            let stages = stages(&puts, size, chunks);
+            let mut transfers = staged_transfers(&stages, edges, line.remote(), size);
+            // They may go with the first part of a ring, since the stream moves all operands before it rings.
+            transfers.extend(lanes.moved(lane).map(|(note, at)| {
+                let edge = &edges[note.edge as usize];
+                let whole = lower_note(note, edge, Ptr::NULL, size);
+                let here = Side {
+                    base: at,
+                    flip: 0,
+                    shape: Shape::Linear,
+                };
+                let moved = match note.what {
+                    What::Get => Move { dst: here, ..whole },
+                    _ => Move { src: here, ..whole },
+                };
+                transfer(moved, note, edge, line)
+            }));
+            transfers
         } else {
             let edge = |note: &Note<D>| &edges[note.edge as usize];
             let each = notes
@@ -79,6 +87,7 @@ pub(super) fn programs<D: Device>(
                 .iter()
                 .flat_map(|note| note.keeps(edges))
                 .chain(std::mem::take(&mut memory[lane]))
+                .chain(lanes.keep())
                 .chain([half.window.clone() as Keep])
                 .collect(),
         };

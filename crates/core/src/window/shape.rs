@@ -16,7 +16,7 @@
 //! reaches by the NIC. It contains cells at the same offsets, the slots of far origins, and *staging*. Staging has a
 //! copy of each slot of a far target, which the streams fill and the NIC sends from. The words of a far rank lie in the
 //! far block. In a window by range, it also has a copy of each range of a far origin: the stream copies the elements
-//! there when it posts, and back when it has waited. The operands stay in the device's own memory, where its waits read
+//! there when it posts, and back when it has waited. Gets read the copy, and updates change it. The operands stay in the device's own memory, where its waits read
 //! them quickly.
 //!
 //! A rank knows only the shape of its own memory. It tells each neighbour the [`Place`]s of what concerns the
@@ -69,10 +69,10 @@ const CHECKED: &str = "sizes were checked";
 /// Elements of this rank's memory that a far origin accesses.
 pub(super) struct FarRange {
     pub(super) origin: usize,
-    /// The first element, and the number of elements.
+    /// The first element (of a range), and the number of elements.
     pub(super) first: usize,
     pub(super) len: usize,
-    /// The offset, in the far block, of the copy that NICs access.
+    /// The offset, in the far block, of the copy that NICs access. It has the elements in their order, without gaps.
     pub(super) copy: usize,
 }
 
@@ -130,6 +130,8 @@ impl Shape {
     pub(super) const OPERAND: usize = 8;
     /// The offset of the operand for the wait for a staging buffer.
     pub(super) const BUFFERS: usize = 16;
+    /// The offset of the operand for the wait for the end of a firing.
+    pub(super) const FIRED: usize = 24;
 
     /// The shape of a rank's memory, if it and its neighbours fit together.
     pub(super) fn of(edges: &Edges<'_>) -> Self {
@@ -179,7 +181,7 @@ impl Shape {
         for origin in far_origins.filter(|_| by_range) {
             for out in &origin.said.outbound {
                 let extent = out.elements.extent().unwrap_or(0..0);
-                let (first, len) = (extent.start, extent.len());
+                let (first, len) = (extent.start, out.elements.count());
                 let (origin, copy) = (origin.rank, shape.data() + come);
                 shape.far_ranges.push(FarRange {
                     origin,
@@ -194,7 +196,7 @@ impl Shape {
         for out in &mine.outbound {
             let target = edges.of(out.target).filter(|_| is_far(out.target));
             let len = target.and_then(|target| match by_range {
-                true => Some(out.elements.reach()),
+                true => Some(out.elements.count()),
                 false => target.slot(out.key).map(|(_, len)| len),
             });
             let staging = len.map(|len| {
@@ -384,6 +386,7 @@ mod tests {
                     target,
                     key: 0,
                     elements: Footprint::Range(0..0),
+                    order: None,
                     expected: None,
                 })
                 .collect(),

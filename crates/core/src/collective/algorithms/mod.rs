@@ -12,7 +12,7 @@
 //! | counted all-to-all | rows go directly to their rank, beside their number | the same |
 //! | scan | each rank sends to all higher ranks, which reduce | from rank to rank |
 //!
-//! Between nodes, data goes once a node ([`levels`]): then a short reduce gathers, a short all-reduce gathers on all ranks,
+//! Between nodes, data goes once a node ([`levels`], [`bundled`], [`along`]): then a short reduce gathers, a short all-reduce gathers on all ranks,
 //! and long reductions go from node to node.
 //!
 //! Long data goes in pieces, one in each stage. Algorithms of two phases overlap them: while piece i is in the first
@@ -22,6 +22,8 @@
 //! the result depends on no choice, no length and no device. That rules out rings and recursive doubling, whose order
 //! differs between elements or ranks. A direct exchange of chunks sends as few bytes as a ring.
 
+mod along;
+mod bundled;
 mod counted;
 mod direct;
 mod levels;
@@ -29,7 +31,7 @@ mod reduce;
 mod scan;
 mod tree;
 
-use self::levels::Goal;
+use self::along::Goal;
 use super::choice::Choice;
 use super::schedule::{Blocks, Buffer, Job, Schedule};
 use crate::window::JointKind;
@@ -96,7 +98,7 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
     let is_crowd = others >= choice.few;
     // Whether the blocks of each node are so short that one message for all of them is faster than one for each.
     let is_bundled = |blocks: &Blocks| {
-        let longest = levels::longest_bundle(nodes, blocks);
+        let longest = bundled::longest_bundle(nodes, blocks);
         nodes.are_layered()
             && longest <= job.piece
             && longest.saturating_mul(job.size) <= choice.short
@@ -115,14 +117,14 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
             let blocks = counts.blocks(job.ranks);
             let place = |rank: usize| direct::OUTPUT.plus(blocks.first(rank));
             match is_bundled(&blocks) {
-                true => levels::gather(job, root, &blocks, direct::INPUT, place).0,
+                true => bundled::gather(job, root, &blocks, direct::INPUT, place).0,
                 false => direct::gather(job, root, &blocks),
             }
         }
         JointKind::Scatter { root } => {
             let blocks = counts.blocks(job.ranks);
             match is_bundled(&blocks) {
-                true => levels::scatter(job, root, &blocks),
+                true => bundled::scatter(job, root, &blocks),
                 false => direct::scatter(job, root, &blocks),
             }
         }
@@ -147,12 +149,12 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
             let count = counts.vector();
             if job.ranks < 3 || is_short(count) {
                 match is_bundled(&Blocks::equal(job.ranks, count)) {
-                    true => levels::gather_and_reduce(job, root, count),
+                    true => bundled::gather_and_reduce(job, root, count),
                     false => reduce::to_root(job, root, count),
                 }
             } else if by_node {
                 let chunks = Blocks::split(nodes.longest(), count);
-                levels::along_nodes(job, Buffer::Output, &chunks, Goal::Rank(root))
+                along::along_nodes(job, Buffer::Output, &chunks, Goal::Rank(root))
             } else {
                 reduce::chunks_to_root(job, root, count)
             }
@@ -170,7 +172,7 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
                 }
             } else if by_node {
                 let chunks = Blocks::split(nodes.longest(), count);
-                levels::along_nodes(job, input, &chunks, Goal::All)
+                along::along_nodes(job, input, &chunks, Goal::All)
             } else {
                 reduce::chunks_to_all(job, input, count)
             }
@@ -180,7 +182,7 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
             match by_node && !is_short(count.saturating_mul(job.ranks)) {
                 true => {
                     let blocks = Blocks::equal(job.ranks, count);
-                    levels::along_nodes(job, Buffer::Input, &blocks, Goal::Each)
+                    along::along_nodes(job, Buffer::Input, &blocks, Goal::Each)
                 }
                 false => reduce::scatter(job, count),
             }

@@ -272,42 +272,79 @@ fn ranges_of_far_origins_are_copied_there_and_back() {
     }
 }
 
-/// What staged memory cannot do is refused, on all ranks where that is known to all.
+/// Rank 0 gets and accumulates while the gate is closed. Returns how many times the source of an accumulate, and the
+/// result of a get, were passed meanwhile, and what it has got; from rank 1, what its memory has become.
+fn get_and_accumulate() -> Vec<(Vec<bool>, Vec<u64>)> {
+    let gate = Gate::closed();
+    let flags = Arc::new([const { AtomicBool::new(false) }; 2]);
+    staged(&gate, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let mut window = RangeWindow::<u64>::new("w", 4);
+        if world.rank() == 1 {
+            let (mut inbox, _outbox) = window.open(&s).unwrap();
+            for _ in 0..2 {
+                s.launch(|x: &mut [u64]| x[0] += 5, inbox.memory_mut())
+                    .unwrap();
+                inbox = inbox.expose(&s).unwrap();
+            }
+            return (Vec::new(), inbox.host_mut(&s).unwrap().to_vec());
+        }
+        let (got, added) = (window.range_to(1, 0..1), window.range_to(1, 1..4));
+        let (_inbox, outbox) = window.open(&s).unwrap();
+        let numbers = Region::from_slice(&world, &[1u64, 2, 3]).unwrap();
+        let mut numbers = numbers.on(&s).unwrap();
+        let mut result = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        let passed = |at: usize| {
+            let flags = flags.clone();
+            move |x: &mut [u64]| {
+                x.iter_mut().for_each(|x| *x *= 10);
+                flags[at].store(true, Ordering::SeqCst);
+            }
+        };
+        // Elements may be updated twice in an epoch.
+        let mut epoch = outbox.start();
+        epoch.accumulate(&numbers, added, Op::Sum).unwrap();
+        epoch
+            .accumulate(numbers.slice(1..3).unwrap(), added, Op::Sum)
+            .unwrap();
+        let outbox = epoch.complete(&s).unwrap();
+        s.launch(passed(0), &mut numbers).unwrap();
+        let mut epoch = outbox.start();
+        epoch.get(&mut result, got).unwrap();
+        epoch.accumulate(&numbers, added, Op::Sum).unwrap();
+        let _outbox = epoch.complete(&s).unwrap();
+        s.launch(passed(1), &mut result).unwrap();
+        gate.wait_held();
+        let since = Instant::now();
+        while !flags[0].load(Ordering::SeqCst) && since.elapsed() < LONG {
+            std::thread::sleep(WHILE / 20);
+        }
+        std::thread::sleep(WHILE);
+        let early = flags.iter().map(|flag| flag.load(Ordering::SeqCst));
+        let early = early.collect();
+        gate.open();
+        (early, result.into_host(&s).unwrap().to_vec())
+    })
+}
+
 #[test]
-fn staged_ranges_are_only_put() {
-    let open = |gate: &Gate, layout: bool| {
-        staged(gate, move |world| {
-            crate::stream!(let s = world.stream().unwrap());
-            let mut window = RangeWindow::<u64>::new("w", 8);
-            let to = match layout {
-                true => {
-                    let every_second = Layout::<Host>::strided(0, &[(4, 2)]).unwrap();
-                    window.layout_to(1 - world.rank(), &every_second)
-                }
-                false => window.range_to(1 - world.rank(), 0..8),
-            };
-            let (inbox, outbox) = match window.open(&s) {
-                Ok(halves) => halves,
-                Err(error) => return error.to_string(),
-            };
-            // Refused if the other rank's refusal has revoked the window by now.
-            let exposed = inbox.post(&s);
-            let mut got = Region::<u64, _>::zeroed(&world, 8).unwrap().on(&s).unwrap();
-            let mut epoch = outbox.start();
-            epoch.get(&mut got, to).unwrap();
-            let refused = epoch.complete(&s).unwrap_err().to_string();
-            drop(exposed);
-            refused
-        })
-    };
+fn operands_are_free_at_once_and_results_come_when_the_nic_has_them() {
+    let results = get_and_accumulate();
+    assert_eq!(results[0], (vec![true, false], vec![100]));
+    assert_eq!(results[1].1, [10, 1 + 2 + 10, 2 + 3 + 20, 3 + 30]);
+}
+
+/// What staged memory cannot do is refused, on all ranks alike.
+#[test]
+fn staged_atomics_are_refused_by_all() {
     let gate = Gate::opened();
-    for refused in open(&gate, true) {
-        assert!(refused.contains("only slots and ranges"), "{refused}");
+    let refused = staged(&gate, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let mut window = AtomicWindow::<u64>::new("w", 8);
+        window.target(1 - world.rank());
+        window.open(&s).map(drop).unwrap_err().to_string()
+    });
+    for refused in refused {
+        assert!(refused.contains("atomic windows cannot use"), "{refused}");
     }
-    // Either rank may hear of the other's refusal first.
-    let refused = open(&gate, false);
-    assert!(
-        refused.iter().any(|each| each.contains("only puts")),
-        "{refused:?}"
-    );
 }
