@@ -13,7 +13,8 @@
 //! - *passed*: the operand of that wait.
 //!
 //! A kernel that completes a target ends the grant first, and then adds to the target's word, after all of its puts.
-//! From then on, the target may use its memory.
+//! From then on, the target may use its memory. A kernel of a stream that has failed completes no target. It may still
+//! store to a target that has posted, which then waits for the epoch until the stream poisons its word.
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
@@ -69,12 +70,21 @@ impl Grant {
     }
 
     /// Completes the target from inside a kernel, after everything that this thread has put. `done` is the target's
-    /// word, and `bell` its bell. Only one thread of an epoch calls this, and only with a grant that is given.
-    pub fn complete(&self, done: &Word, bell: &Bell) {
-        self.given.add(QUANTUM);
+    /// word, and `bell` its bell. Returns false, and does nothing, if the grant is not given any more. Of several threads
+    /// that call this at the same time, one completes the target.
+    ///
+    /// Where kernels run on a stream that has failed, the kernel looks whether it has, and does not call this then: its
+    /// data may be wrong, although the grant is still given.
+    pub fn complete(&self, done: &Word, bell: &Bell) -> bool {
+        let given = self.given.load();
+        let is_given = given & POISON == 0 && given / QUANTUM % 2 == 1;
+        if !is_given || !self.given.replace(given, given + QUANTUM) {
+            return false;
+        }
         done.add(QUANTUM);
         bell.ring();
         self.check.add(QUANTUM);
+        true
     }
 }
 

@@ -8,7 +8,7 @@ use tidegate_hal::batch::{Awaited, QUANTUM, Step};
 use tidegate_words::sync::model::Mutant;
 use tidegate_words::{Bell, Grant, Granted};
 
-use super::rig::{Edge, Finding, Stream, add, at, caught, check, spawn};
+use super::rig::{Edge, Finding, Stream, add, add_value, at, caught, check, spawn};
 
 /// What the origin does.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ struct Fill {
     twice: bool,
     /// The kernel does not look at its grant.
     blind: bool,
+    /// The kernel does not look whether its stream has failed.
+    heedless: bool,
     origin: Option<Mutant>,
 }
 
@@ -39,6 +41,7 @@ const FILL: Fill = Fill {
     before_the_put: false,
     twice: false,
     blind: false,
+    heedless: false,
     origin: None,
 };
 
@@ -66,14 +69,16 @@ impl Fill {
             let done = add(&edge.done.word, Some(bell));
             return vec![self.give(grant, own), Step::Flush, done];
         }
-        let mut steps = vec![check_of(grant)];
         if self.twice {
-            steps.push(add(&edge.done.word, Some(bell)));
+            return vec![check_of(grant), add(&edge.done.word, Some(bell))];
         }
-        steps
+        // The adds add nothing. They are there to be poisoned.
+        let given = add_value(&grant.given, 0, own);
+        vec![check_of(grant), given, add_value(&edge.done.word, 0, bell)]
     }
 
-    fn kernel(&self, epoch: u64, edge: &Edge, grant: &Grant, bell: &Bell) {
+    /// The kernel. `failed` says whether its stream has failed.
+    fn kernel(&self, epoch: u64, edge: &Edge, grant: &Grant, bell: &Bell, failed: bool) {
         if !self.blind && grant.look() != Granted::Yes {
             return;
         }
@@ -81,7 +86,7 @@ impl Fill {
             grant.complete(&edge.done.word, bell);
         }
         edge.store(epoch);
-        if self.by_kernel && !self.before_the_put {
+        if self.by_kernel && !self.before_the_put && (self.heedless || !failed) {
             grant.complete(&edge.done.word, bell);
         }
     }
@@ -116,7 +121,7 @@ fn fill(with: Fill) -> impl Fn() + Send + Sync + 'static {
                 let mut stream = Stream::new(&bells[0]);
                 for epoch in 0..with.epochs {
                     stream.go([with.open(&edge, &grant, &bells[0])]);
-                    with.kernel(epoch, &edge, &grant, &bells[1]);
+                    with.kernel(epoch, &edge, &grant, &bells[1], false);
                     stream.go([with.complete(&edge, &grant, &bells[0], &bells[1])]);
                     assert_eq!(grant.look(), Granted::No, "the grant has ended");
                 }
@@ -189,10 +194,22 @@ fn mutants_of_kernels_that_put() {
     caught(Finding::Data, fill(Fill { twice, ..BY_KERNEL }));
 }
 
-/// The target is revoked in the middle of the first epoch or of the second: it poisons the origin's word instead of
-/// posting, and reads its memory. `late` says that the exposure has come, and that the origin's stream fails for
-/// another reason before it completes. Then the target reads when its wait has failed.
-fn revoked(with: Fill, epoch: u64, late: bool) -> impl Fn() + Send + Sync + 'static {
+/// How the stream of an origin fails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fails {
+    /// The target is revoked: it poisons the origin's word instead of posting, and reads its memory.
+    Revoked,
+    /// Another target of the same `open` never posts.
+    InOpen,
+    /// For another reason, between the open and the kernel.
+    BeforeTheKernel,
+    /// For another reason, between the kernel and the complete.
+    BehindTheKernel,
+}
+
+/// The origin's stream fails in the first epoch or in the second. Unless the target is revoked, it has posted, and reads
+/// when its wait has ended.
+fn failed(with: Fill, epoch: u64, fails: Fails) -> impl Fn() + Send + Sync + 'static {
     move || {
         let bells = Arc::new([Bell::new(), Bell::new()]);
         let edge = Arc::new(Edge::new(0, 1, 1));
@@ -204,16 +221,24 @@ fn revoked(with: Fill, epoch: u64, late: bool) -> impl Fn() + Send + Sync + 'sta
                 let grant = Grant::new();
                 let mut stream = Stream::new(&bells[0]);
                 for now in 0..=epoch {
-                    let _ = stream.run([with.open(&edge, &grant, &bells[0])]);
-                    with.kernel(now, &edge, &grant, &bells[1]);
-                    if late && now == epoch {
+                    let mut open = vec![with.open(&edge, &grant, &bells[0])];
+                    let fails = (now == epoch).then_some(fails);
+                    if fails == Some(Fails::InOpen) {
+                        open.push(vec![other.await_exposure()]);
+                    }
+                    let _ = stream.run(open);
+                    if fails == Some(Fails::BeforeTheKernel) {
+                        let _ = stream.run([vec![other.await_exposure()]]);
+                    }
+                    with.kernel(now, &edge, &grant, &bells[1], stream.has_failed());
+                    if fails == Some(Fails::BehindTheKernel) {
                         let _ = stream.run([vec![other.await_exposure()]]);
                     }
                     let _ = stream.run([with.complete(&edge, &grant, &bells[0], &bells[1])]);
                 }
                 // The program has enqueued one more epoch, before it knew.
                 let _ = stream.run([with.open(&edge, &grant, &bells[0])]);
-                with.kernel(epoch + 1, &edge, &grant, &bells[1]);
+                with.kernel(epoch + 1, &edge, &grant, &bells[1], stream.has_failed());
             })
         };
         let mut stream = Stream::new(&bells[1]);
@@ -222,12 +247,18 @@ fn revoked(with: Fill, epoch: u64, late: bool) -> impl Fn() + Send + Sync + 'sta
             stream.go([edge.wait()]);
             edge.verify(now);
         }
-        if late {
-            stream.go([edge.post(&bells[0])]);
-            assert!(stream.run([edge.wait()]).is_err());
-        } else {
+        if fails == Fails::Revoked {
             edge.exposed.word.poison();
             bells[0].wake_all();
+        } else {
+            stream.go([edge.post(&bells[0])]);
+            let ended = stream.run([edge.wait()]);
+            // A kernel that has completed the target was right. The failure came later.
+            let right = with.by_kernel && fails == Fails::BehindTheKernel;
+            assert_eq!(ended.is_ok(), right, "a wait for a stream that has failed");
+            if right {
+                edge.verify(epoch);
+            }
         }
         edge.look();
         origin.join().expect("the origin ends");
@@ -235,20 +266,36 @@ fn revoked(with: Fill, epoch: u64, late: bool) -> impl Fn() + Send + Sync + 'sta
 }
 
 #[test]
-fn kernels_behind_a_failure_put_nothing() {
+fn kernels_of_a_failed_stream_complete_no_target() {
     for epoch in [0, 1] {
-        check(2, revoked(FILL, epoch, false));
-        check(2, revoked(FILL, epoch, true));
-        check(2, revoked(BY_KERNEL, epoch, false));
+        for with in [FILL, BY_KERNEL] {
+            check(2, failed(with, epoch, Fails::Revoked));
+            check(2, failed(with, epoch, Fails::InOpen));
+            check(2, failed(with, epoch, Fails::BeforeTheKernel));
+            check(2, failed(with, epoch, Fails::BehindTheKernel));
+        }
     }
 }
 
 #[test]
 fn mutants_of_grants_of_a_failed_stream() {
-    let early = true;
-    caught(Finding::Race, revoked(Fill { early, ..FILL }, 0, false));
-    let blind = true;
-    caught(Finding::Race, revoked(Fill { blind, ..FILL }, 0, false));
-    let mute = true;
-    caught(Finding::Race, revoked(Fill { mute, ..FILL }, 0, true));
+    let with = Fill {
+        early: true,
+        ..FILL
+    };
+    caught(Finding::Race, failed(with, 0, Fails::Revoked));
+    let with = Fill {
+        blind: true,
+        ..FILL
+    };
+    caught(Finding::Race, failed(with, 0, Fails::Revoked));
+    let with = Fill { mute: true, ..FILL };
+    caught(Finding::Race, failed(with, 0, Fails::BehindTheKernel));
+    let with = Fill {
+        heedless: true,
+        ..BY_KERNEL
+    };
+    let says = Finding::Says("a wait for a stream that has failed");
+    caught(says, failed(with, 0, Fails::InOpen));
+    caught(says, failed(with, 0, Fails::BeforeTheKernel));
 }

@@ -4,6 +4,7 @@ mod bell;
 mod death;
 mod epochs;
 mod grants;
+mod grids;
 mod rig;
 mod stream;
 mod strike;

@@ -239,6 +239,11 @@ impl Edge {
         }
     }
 
+    /// Puts one element of an epoch's data into the first buffer, as a block of a kernel does.
+    pub(crate) fn store_one(&self, epoch: u64, index: usize) {
+        self.slot[index].write(self.value(epoch, index));
+    }
+
     /// Reads the first buffer, whatever it holds.
     pub(crate) fn look(&self) {
         self.slot[..self.len].iter().for_each(|datum| {
@@ -469,6 +474,11 @@ impl<'a> Stream<'a> {
     pub(crate) fn ring(&mut self) {
         // SAFETY: the bells belong to the model.
         unsafe { self.engine.ring() };
+    }
+
+    /// Whether a batch has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// Like [`Stream::run`], for models in which no rank dies.
