@@ -11,6 +11,9 @@
 
 #include <cuda_runtime.h>
 
+// The machine is first, so that `faces.cu` and the header of puts find one and the same.
+#include "machine.cuh"
+
 #include "faces.cuh"
 
 inline void cuda_check(cudaError_t code, const char* what, const char* file, int line) {

@@ -1,6 +1,8 @@
 // NCCL: errors, memory, and which parts of the library there are.
 #pragma once
 
+#include <map>
+
 #include "harness.cuh"
 
 #include <nccl.h>
@@ -19,25 +21,40 @@ inline void nccl_check(ncclResult_t code, const char* what, const char* file, in
 }
 #define NCCL(call) nccl_check((call), #call, __FILE__, __LINE__)
 
-// Memory from NCCL's allocator, so that it can be registered and mapped by the others.
+// Memory from NCCL's allocator, so that it can be registered and mapped by the others. What was registered once is kept, and
+// used again: with 2.32.3 wrong data came where memory had been freed and registered anew, perhaps at the same address.
 class NcclMemory {
   public:
-    NcclMemory(ncclComm_t comm, size_t bytes, bool registered) : comm_(comm) {
-        NCCL(ncclMemAlloc(&at_, bytes));
+    NcclMemory(ncclComm_t comm, size_t bytes, bool registered) : bytes_(bytes), registered_(registered) {
+        auto& free = kept();
+        const auto found = registered ? free.find(bytes) : free.end();
+        if (found != free.end()) {
+            at_ = found->second;
+            free.erase(found);
+        } else {
+            NCCL(ncclMemAlloc(&at_, bytes));
+            void* handle = nullptr;
+            if (registered) NCCL(ncclCommRegister(comm, at_, bytes, &handle));
+        }
         CUDA(cudaMemset(at_, 0, bytes));
-        if (registered) NCCL(ncclCommRegister(comm, at_, bytes, &handle_));
     }
     NcclMemory(const NcclMemory&) = delete;
     ~NcclMemory() {
-        if (handle_) ncclCommDeregister(comm_, handle_);
-        ncclMemFree(at_);
+        if (registered_) kept().emplace(bytes_, at_);
+        else ncclMemFree(at_);
     }
     double* values() const { return static_cast<double*>(at_); }
 
   private:
-    ncclComm_t comm_;
+    size_t bytes_;
+    bool registered_;
     void* at_ = nullptr;
-    void* handle_ = nullptr;
+
+    // By size. There is one communicator.
+    static std::multimap<size_t, void*>& kept() {
+        static std::multimap<size_t, void*> all;
+        return all;
+    }
 };
 
 #ifdef PEER_NCCL_PUTS
