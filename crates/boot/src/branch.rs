@@ -22,7 +22,7 @@
 //! in which things have happened, and what is said again on its way up may be out of date.
 
 use crate::hop::{Down, Hop, Item, Passed, To, Up, bundles};
-use crate::rounds::team_of;
+use crate::rounds::is_of_all;
 use crate::set::RankSet;
 use crate::tally::Tally;
 use crate::votes::{Call, Kind};
@@ -30,7 +30,6 @@ use crate::wire::Message;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
-use tidegate_hal::ids::TeamId;
 
 use pile::Pile;
 
@@ -526,11 +525,6 @@ pub(crate) fn downs(items: Vec<Arc<Passed>>, upto: u64) -> Vec<Hop> {
     let all = earlier.chain(last.map(|items| (items, upto)));
     all.map(|(items, upto)| Hop::Down(Down { upto, items }))
         .collect()
-}
-
-/// Whether it is a round of all ranks.
-fn is_of_all(round: u64) -> bool {
-    team_of(round) == Some(TeamId::WORLD)
 }
 
 mod pile;

@@ -34,6 +34,11 @@ pub(crate) fn team_of(round: u64) -> Option<TeamId> {
     TeamId::new((round >> ROUND_BITS) as u32)
 }
 
+/// Whether it is a round of all ranks.
+pub(crate) fn is_of_all(round: u64) -> bool {
+    team_of(round) == Some(TeamId::WORLD)
+}
+
 /// A team has at most 2^40 rounds.
 const ROUND_BITS: u32 = 40;
 

@@ -1,7 +1,7 @@
 //! What waits on its way up, until the same has come of all ranks below.
 
-use super::is_of_all;
 use crate::hop::{BUNDLE, Item};
+use crate::rounds::is_of_all;
 use crate::set::RankSet;
 use crate::tally::Tally;
 use crate::wire::Message;
