@@ -66,9 +66,9 @@
 #include "batch_stamps.cuh"
 #include "batch_waits.cuh"
 #include "batch_moves.cuh"
+#include "batch_reductions.cuh"
 #include "batch_lanes.cuh"
 #include "batch_landings.cuh"
-#include "batch_reductions.cuh"
 
 // ---- Lanes in short ----
 
@@ -532,18 +532,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
         else run_short(launch, Warp(), stands[member], lane, part);
         return;
     }
-    if (record.team == TEAM_BLOCKS) run_steps(launch, Block(), stands[0], lane, part);
-    else run_steps(launch, Warp(), stands[member], lane, part);
+    if (record.team == TEAM_BLOCKS) run_steps<false>(launch, Block(), stands[0], lane, part);
+    else run_steps<false>(launch, Warp(), stands[member], lane, part);
 }
 
-// A batch whose lanes all reduce. It is a kernel of its own, because all lanes of a kernel have the same number of
-// registers. In one kernel with this, lanes that gather had to keep some values in memory.
+// A batch of which a lane reduces. It is a kernel of its own, because all lanes of a kernel have the same number of
+// registers. In one kernel with this, lanes that gather had to keep some values in memory. Here lanes have no short form:
+// they only reduce, or go step by step.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_reduce(const __grid_constant__ Launch launch) {
+    __shared__ Stand stands[WARPS][2];
     const Record &record = *(const Record *)(launch.program + (u64)launch.stride * blockIdx.x);
     const bool shares = record.team == TEAM_BLOCKS;
     const u32 team = shares ? THREADS : WARP, member = threadIdx.x / team;
     if (record.lanes <= member) return;
+    const Lane *lane = (const Lane *)(&record + 1) + member;
     STAMP(open_lane(launch, record, (const Lane *)(&record + 1), member);)
     const Part part = {record.index, record.count, record.lanes == 1 || shares};
-    run_reduction(launch, (const Lane *)(&record + 1) + member, part, (u64)part.index * team + threadIdx.x % team, (u64)part.count * team);
+    if (lane->kind & LANE_REDUCES) run_reduction(launch, lane, part, part.index * team + threadIdx.x % team, part.count * team);
+    else if (shares) run_steps<true>(launch, Block(), stands[0], lane, part);
+    else run_steps<true>(launch, Warp(), stands[member], lane, part);
 }

@@ -91,8 +91,8 @@ DEV const u8 *carry_row(Team team, const MoveStep *first, u64 epoch, u32 index, 
     return (const u8 *)first + moves * length;
 }
 
-// Carries out a lane, whose steps the whole team can read.
-template <typename Team>
+// Carries out a lane, whose steps the whole team can read. `REDUCES`: it may have reductions.
+template <bool REDUCES, typename Team>
 DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *steps, u32 index, u32 count) {
     Stand *stand = stands;  // after the last wait
     bool rang = true;       // of several blocks, this one: known to the thread that adds
@@ -156,7 +156,8 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
                 const MoveStep *move = (const MoveStep *)step;
                 // Another thread may have worked on its elements before.
                 if (move->step.flags & MOVE_BEHIND) team.barrier();
-                if (Team::size > WARP && move->row) next = carry_row(team, move, stand->epoch, index, count);
+                if (REDUCES && move->action == ACTION_REDUCE) reduce(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);
+                else if (Team::size > WARP && move->row) next = carry_row(team, move, stand->epoch, index, count);
                 else carry(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);
                 STAMP(if (team.rank() == 0) marks().moves();)
                 break;
@@ -189,7 +190,7 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
 
 // Carries out all steps of a lane, one after the other. This is for lanes that are not in short, and for those that
 // fail.
-template <typename Team>
+template <bool REDUCES, typename Team>
 APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane *lane, Part part) {
     // Steps are read many times; the loops of a shape, for each element. Also, no kernel writes them. So all steps for
     // which there is room are brought here before the work before this batch is over.
@@ -209,7 +210,7 @@ APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane 
         steps = window;
     }
     turn.await();
-    run_lane(launch, team, stands, steps, part.index, part.count);
+    run_lane<REDUCES>(launch, team, stands, steps, part.index, part.count);
 }
 APART void give_up(const Launch &launch, u32 steps, bool after_wait) {
     const u8 *at = launch.program + 16ull * steps;

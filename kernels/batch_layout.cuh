@@ -27,7 +27,7 @@ enum { ADD_HAS_WAITER = 1 };
 enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BEHIND = 4, MOVE_ALONE = 8 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
 enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3, ACTION_COUNTED = 4, ACTION_REDUCE = 5 };
-enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP };
+enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP, OP_MIN_BEFORE, OP_MAX_BEFORE };
 enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
 enum { FAULT_WAIT = 1, FAULT_ABORTED = 2, FAULT_COUNT = 3 };
 // The kind of a wait that is for a courier, in the lowest byte of `awaited`.
@@ -51,7 +51,7 @@ struct Record {
 struct alignas(16) Lane {
     u16 kind;
     u8 unit;  // LANE_LISTED, LANE_COUNTED: how large a unit is, as a power of two: 2, 3 or 4 (16 bytes, as in every other lane)
-    u8 scalar;  // LANE_REDUCES: the elements' type; `unit` is how large one is
+    u8 unused;
     u32 steps;  // where they are, in units of 16 bytes from the beginning of the program
     u64 word, operand, quantum;
     u64 arrivals;  // counts the blocks that have read the operand; 0 if one team carries out the lane
@@ -65,8 +65,7 @@ struct alignas(16) Lane {
     u64 landing, landing_flip;
     // LANE_LISTED: lists of the units' places on either side. An entry has four bytes, and counts in units from `src`
     // or from `dst`; 0 if the units are contiguous. LANE_COUNTED: `from` is the address of the number of elements,
-    // `count` the most of them, `to` the bytes of one. LANE_REDUCES, of `tidegate_reduce`: `count` elements at `dst`,
-    // of `scalar` with `unit`, and `to` terms, which come after the first step.
+    // `count` the most of them, `to` the bytes of one.
     u64 from, to;
 };
 
@@ -108,7 +107,10 @@ struct MoveStep {
     u64 src, dst;
     u64 src_flip, dst_flip;
     u64 parity;  // a word, unless MOVE_LAST_PARITY
-    u64 result, compare;  // ACTION_COUNTED: `compare` is where the number of elements stands, `result` its flip, and `count` the most of them
+    // ACTION_COUNTED: `compare` is where the number of elements stands, `result` its flip, and `count` the most of them.
+    // ACTION_REDUCE: `count` is in whole lines of 16 bytes, behind which come `result` elements. On all sides the lines are
+    // aligned. If `op` is a sum, so are all terms, of elements of 4 or 8 bytes. Otherwise there are no lines.
+    u64 result, compare;
     u32 size;  // bytes of an element
     u32 sub;   // units of an element; ACTION_REDUCE: how many terms stand behind the step, instead of shapes
     u8 action, op, scalar, unit;  // unit: bytes that are moved at a time, as a power of two
@@ -129,7 +131,7 @@ struct Shape {
 struct alignas(16) Term {
     u64 src, flip;
     u64 parity;  // as a move's
-    u32 op, unused;
+    u32 op, last;  // `last`: the parity is that of the last wait's epoch
 };
 
 struct Fault {

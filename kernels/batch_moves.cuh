@@ -129,6 +129,9 @@ DEV T applied(u32 op, T a, T b) {
         // For floats, a NaN loses.
         case OP_MIN: return (b != b || a < b) ? a : b;
         case OP_MAX: return (b != b || a > b) ? a : b;
+        // The new value comes first.
+        case OP_MIN_BEFORE: return applied<T>(OP_MIN, b, a);
+        case OP_MAX_BEFORE: return applied<T>(OP_MAX, b, a);
         case OP_REPLACE: return b;
         default: return a;
     }
@@ -148,19 +151,39 @@ DEV T applied_bits(u32 op, T a, T b) {
     }
 }
 
+template <>
+DEV float applied_bits<float>(u32 op, float a, float b) { return applied<float>(op, a, b); }
+template <>
+DEV double applied_bits<double>(u32 op, double a, double b) { return applied<double>(op, a, b); }
+
+template <typename T>
+DEV T of_bits(u64 bits) { return (T)bits; }
+template <>
+DEV float of_bits<float>(u64 bits) { return __uint_as_float((u32)bits); }
+template <>
+DEV double of_bits<double>(u64 bits) { return __longlong_as_double((i64)bits); }
+
+template <typename T>
+DEV u64 bits_of(T value) { return sizeof(T) == 8 ? (u64)value : (u64)value & ((1ull << 8 * (sizeof(T) % 8)) - 1); }
+DEV u64 bits_of(float value) { return __float_as_uint(value); }
+DEV u64 bits_of(double value) { return (u64)__double_as_longlong(value); }
+
+template <typename T>
+DEV u64 combined(u32 op, u64 a, u64 b) { return bits_of(applied_bits<T>(op, of_bits<T>(a), of_bits<T>(b))); }
+
 // The bits of `op(a, b)`.
 DEV u64 combined(u32 scalar, u32 op, u64 a, u64 b) {
     switch (scalar) {
-        case S_I8: return (u8)applied_bits<signed char>(op, (signed char)a, (signed char)b);
-        case S_I16: return (u16)applied_bits<short>(op, (short)a, (short)b);
-        case S_I32: return (u32)applied_bits<int>(op, (int)a, (int)b);
-        case S_I64: return (u64)applied_bits<i64>(op, (i64)a, (i64)b);
-        case S_U8: return (u8)applied_bits<u8>(op, (u8)a, (u8)b);
-        case S_U16: return (u16)applied_bits<u16>(op, (u16)a, (u16)b);
-        case S_U32: return (u32)applied_bits<u32>(op, (u32)a, (u32)b);
-        case S_U64: return applied_bits<u64>(op, a, b);
-        case S_F32: return __float_as_uint(applied<float>(op, __uint_as_float((u32)a), __uint_as_float((u32)b)));
-        default: return (u64)__double_as_longlong(applied<double>(op, __longlong_as_double((i64)a), __longlong_as_double((i64)b)));
+        case S_I8: return combined<signed char>(op, a, b);
+        case S_I16: return combined<short>(op, a, b);
+        case S_I32: return combined<int>(op, a, b);
+        case S_I64: return combined<i64>(op, a, b);
+        case S_U8: return combined<u8>(op, a, b);
+        case S_U16: return combined<u16>(op, a, b);
+        case S_U32: return combined<u32>(op, a, b);
+        case S_U64: return combined<u64>(op, a, b);
+        case S_F32: return combined<float>(op, a, b);
+        default: return combined<double>(op, a, b);
     }
 }
 

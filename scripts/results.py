@@ -2,8 +2,8 @@
 
 results.py OUT NAME=VALUE...
 
-OUT/steps.tsv has a line a step (name, ranks, status, seconds, command), OUT/steps/NAME.json its rows, OUT/steps/timeline.json a
-timeline. Ends with 1 if a step or a row failed, or if a step that went well left nothing.
+OUT/steps.tsv has a line a step (name, ranks, status, seconds, command), OUT/steps/NAME.json its rows, or NAME.rows those of
+collectives, OUT/steps/timeline.json a timeline. Ends with 1 if a step or a row failed, or if a step that went well left nothing.
 """
 
 import json
@@ -22,14 +22,17 @@ def read(path):
 
 def collect(out, about):
     about["gpus"] = int(about["gpus"])
-    steps, rows, timelines = [], [], []
+    steps, rows, timelines, collectives = [], [], [], []
     with open(os.path.join(out, "steps.tsv"), encoding="utf-8") as file:
         lines = [line.rstrip("\n").split("\t", 4) for line in file]
     for name, ranks, status, seconds, command in lines:
         step = {"name": name, "gpus": int(ranks), "status": status, "seconds": int(seconds), "command": command}
         found = read(os.path.join(out, "steps", name + ".json"))
         measures = "--json " in command or "--timeline " in command
-        if found is None and measures and status == "ok":
+        # Those of collectives have columns of their own.
+        own = read(os.path.join(out, "steps", name + ".rows"))
+        collectives += own or []
+        if found is None and own is None and measures and status == "ok":
             step["status"] = "FAILED (it left no rows)"
         if found is not None and name == "timeline":
             # If ranks share GPUs, the pictures name the number of GPUs.
@@ -37,7 +40,7 @@ def collect(out, about):
         elif found is not None:
             rows += [{"step": name, **row} for row in found]
         steps.append(step)
-    return {**about, "steps": steps, "rows": rows, "timelines": timelines}
+    return {**about, "steps": steps, "rows": rows, "timelines": timelines, "collectives": collectives}
 
 
 def name_of(row):

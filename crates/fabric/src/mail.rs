@@ -98,7 +98,7 @@ pub(crate) fn code_of(action: Action) -> Option<u32> {
     let op = |op: Op| Op::ALL.iter().position(|each| *each == op);
     let scalar = |scalar: Scalar| Scalar::ALL.iter().position(|each| *each == scalar);
     let (kind, op, scalar, atomic) = match action {
-        Action::Copy | Action::CopyUpTo { .. } => return None,
+        Action::Copy | Action::CopyUpTo { .. } | Action::Fold { .. } => return None,
         Action::Accumulate {
             op: each,
             scalar: of,

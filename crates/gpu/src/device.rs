@@ -336,6 +336,7 @@ macro_rules! vendor {
                 type Stream = $Stream;
                 const NAME: &'static str = $name;
                 const SHORT: usize = 512 << 10;
+                const PAIR: usize = usize::MAX;
                 const PIECE: usize = 16 << 20;
 
                 fn open(local_rank: usize) -> Result<Self, DeviceError> {

@@ -23,6 +23,9 @@ use crate::lower::operands::{self, Advance};
 use crate::lower::{LAUNCH_NEXT, LaunchParameter, Names, Program, THREADS, parts};
 use crate::pinned::Count;
 
+/// From how many bytes on a batch without waits has more blocks than may wait.
+const WIDE: u64 = 4 << 20;
+
 /// A program that can be launched.
 pub(crate) struct Placed {
     _block: GpuBlock,
@@ -31,6 +34,8 @@ pub(crate) struct Placed {
     /// The parameter of every launch, except for the stream's own fields.
     parameter: LaunchParameter,
     blocks: usize,
+    /// How many of them count against a stream's quota: all, or none if it is `wide`.
+    waiting: usize,
     /// Whether lists would make the program faster.
     divides: bool,
     /// Whether it may wait for more words than are reported at a time.
@@ -39,7 +44,10 @@ pub(crate) struct Placed {
     launched: AtomicBool,
     early: Early,
     pub(crate) expected: Expected,
-    /// Whether it is for the kernel that only reduces.
+    /// Whether it has more blocks than may wait. A batch that begins early waits for the one in front, so this one does
+    /// not.
+    wide: bool,
+    /// Whether it is for the kernel that reduces.
     pub(crate) reduces: bool,
 }
 
@@ -52,10 +60,16 @@ impl Placed {
         quota: usize,
         lists: bool,
     ) -> Result<Self, DeviceError> {
+        // Blocks that wait for nobody end by themselves, and keep no room from others for long. So there may be as many as
+        // the device has room for. But for less data, to begin early gains more.
+        let most = match batch.waits() || batch.bytes() < WIDE {
+            true => quota,
+            false => quota.max(2 * gpu.limits.multiprocessors),
+        };
         let lower = |lists| {
             // SAFETY: words that a batch adds to are live.
             let count = |word: Ptr| unsafe { gpu.count_of(word) };
-            Program::new(batch, names, quota, gpu.limits.wave, lists, count)
+            Program::new(batch, names, most, gpu.limits.wave, lists, count)
         };
         let alloc =
             |program: &Program| GpuBlock::alloc(gpu, program.len().max(16), Sharing::Private);
@@ -75,6 +89,7 @@ impl Placed {
         gpu.serve("placing a batch", |driver, stream| unsafe {
             driver.copy_in(base, bytes.as_ptr(), bytes.len(), stream)
         })?;
+        let wide = program.blocks > quota;
         Ok(Placed {
             _block: block,
             _word: None,
@@ -84,10 +99,12 @@ impl Placed {
                 ..LaunchParameter::NONE
             },
             blocks: program.blocks,
+            waiting: if wide { 0 } else { program.blocks },
             divides: program.divides,
             crowded: program.crowded,
             launched: AtomicBool::new(false),
-            early: gpu.early,
+            early: if wide { Early::No } else { gpu.early },
+            wide,
             expected: Expected::default(),
             reduces: program.reduces,
         })
@@ -139,6 +156,11 @@ impl Placed {
             shared: 0,
             early: self.early != Early::No && !behind_gate,
         }
+    }
+
+    /// Whether it has more blocks than may wait, and so never begins early.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.wide
     }
 
     /// Whether there is nothing to do.
@@ -246,7 +268,7 @@ impl Forms {
     /// Whether a stream of this device with this quota can launch the program that has been made so far.
     pub(crate) fn fits(&self, gpu: &Arc<Gpu>, quota: usize) -> bool {
         let whole = lock(&self.whole);
-        Arc::ptr_eq(&self.gpu, gpu) && whole.as_ref().is_none_or(|whole| whole.blocks <= quota)
+        Arc::ptr_eq(&self.gpu, gpu) && whole.as_ref().is_none_or(|whole| whole.waiting <= quota)
     }
 
     /// The program of the whole batch, to be launched or `recorded`. It has lists if it is launched repeatedly: in a
@@ -260,7 +282,7 @@ impl Forms {
         let mut kept = lock(&self.whole);
         let again = |whole: &Placed| recorded || whole.launched.load(Ordering::Relaxed);
         if let Some(whole) = &*kept
-            && whole.blocks <= quota
+            && whole.waiting <= quota
             && !(whole.divides && again(whole))
         {
             return Ok(whole.clone());
@@ -294,7 +316,7 @@ impl Forms {
         let mut made = lock(&self.apart);
         if let Some(form) = &*made
             && form.couriers == couriers.id
-            && form.program.blocks <= quota
+            && form.program.waiting <= quota
         {
             return Ok(form.clone());
         }
@@ -325,7 +347,7 @@ impl Forms {
     ) -> Result<Arc<[PartForm]>, DeviceError> {
         let mut made = lock(&self.parts);
         if let Some(parts) = &*made
-            && parts.iter().all(|part| part.program.blocks <= quota)
+            && parts.iter().all(|part| part.program.waiting <= quota)
         {
             return Ok(parts.clone());
         }

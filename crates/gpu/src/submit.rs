@@ -254,7 +254,11 @@ impl GpuStream {
             expected: expected.clone(),
             lets_next_come,
         };
-        self.launched(last, First::Batch);
+        let first = match program.is_wide() {
+            true => First::Other,
+            false => First::Batch,
+        };
+        self.launched(last, first);
         Ok(())
     }
 

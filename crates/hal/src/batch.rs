@@ -428,6 +428,20 @@ pub enum Action {
         /// Whether others may update the same elements meanwhile.
         atomic: bool,
     },
+    /// A step of a reduction: `dst = op(dst, src)`, or `dst = op(src, dst)` if the source comes `before` the others. Both
+    /// sides are linear, and the destination has one buffer. It is memory of this device that nothing else accesses
+    /// meanwhile.
+    ///
+    /// Neighbouring folds of a lane with one destination, and the same number of elements of one scalar, reach each element
+    /// in their order.
+    Fold {
+        /// The reduction.
+        op: Op,
+        /// The elements' type.
+        scalar: Scalar,
+        /// Whether the source is the first operand.
+        before: bool,
+    },
     /// `result = dst; dst = op(dst, src)`, each element atomically if `atomic`. `result` is linear.
     FetchOp {
         /// The reduction.

@@ -92,6 +92,8 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     const NAME: &'static str;
     /// The most bytes of a vector that two ranks send whole in a collective, where chunks of it would take more rounds.
     const SHORT: usize = 64 << 10;
+    /// The most bytes of a vector that both of two ranks reduce as a whole, where each could reduce a half.
+    const PAIR: usize = 64 << 10;
     /// The most bytes of a message of a collective, where longer data goes in pieces: long enough that the work of a
     /// stream for a message does not count, and short enough that data stays in caches until it is read.
     const PIECE: usize = 256 << 10;

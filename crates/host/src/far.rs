@@ -118,7 +118,7 @@ impl Far {
     unsafe fn update(&mut self, step: &Move, src: *mut u8, dst: *mut u8) {
         let size = step.size as usize;
         let (scalar, whole) = match step.action {
-            Action::Copy | Action::CopyUpTo { .. } => return,
+            Action::Copy | Action::CopyUpTo { .. } | Action::Fold { .. } => return,
             Action::Accumulate { op, scalar, .. } => (scalar, Update::Accumulate(op)),
             Action::FetchOp {
                 op, scalar, result, ..
@@ -207,7 +207,7 @@ impl Mover for Far {
         // SAFETY: the caller's promise.
         let (src, dst) = unsafe { by_turns(step) };
         let atomic = match step.action {
-            Action::Copy | Action::CopyUpTo { .. } => false,
+            Action::Copy | Action::CopyUpTo { .. } | Action::Fold { .. } => false,
             Action::Accumulate { atomic, .. } | Action::FetchOp { atomic, .. } => atomic,
             Action::CompareSwap { .. } => true,
         };

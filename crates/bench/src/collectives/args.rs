@@ -125,6 +125,10 @@ pub struct CollectivesArgs {
     #[arg(long, value_name = "B")]
     pub short: Option<usize>,
 
+    /// `Choice::pair`, in bytes
+    #[arg(long, value_name = "B")]
+    pub pair: Option<usize>,
+
     /// `Choice::piece`, in bytes
     #[arg(long, value_name = "B")]
     pub piece: Option<usize>,
@@ -253,6 +257,7 @@ impl CollectivesArgs {
         let usual = Choice::on(stream);
         Choice {
             short: self.short.unwrap_or(usual.short),
+            pair: self.pair.unwrap_or(usual.pair),
             piece: self.piece.unwrap_or(usual.piece),
             few: self.few.unwrap_or(usual.few),
             by_node: !self.flat,

@@ -33,6 +33,10 @@ pub struct Choice {
     /// by the square of the number of other ranks, since each rank sends more often and gets more. The default is 64
     /// KiB on the host, and 512 KiB on GPUs.
     pub short: usize,
+    /// The most bytes of a vector that both of two ranks reduce as a whole in an all-reduce. If each reduced a half of it,
+    /// they would send as many bytes, in twice as many rounds, but reduce fewer. The default is 64 KiB on the host. On
+    /// GPUs there is no bound.
+    pub pair: usize,
     /// The most bytes of a message between two ranks, where one rank sends to another what it has itself. Longer data
     /// is sent in pieces. Each rank has room for two pieces from each rank that sends to it, or for four if the
     /// algorithm has two phases. The default is 256 KiB on the host, and 16 MiB on GPUs. If many ranks send to one,
@@ -66,6 +70,7 @@ impl Choice {
     pub fn on<D: Device>(_: &Stream<'_, D>) -> Self {
         Choice {
             short: D::SHORT,
+            pair: D::PAIR,
             piece: D::PIECE,
             ..Choice::default()
         }
@@ -77,6 +82,7 @@ impl Default for Choice {
     fn default() -> Self {
         Choice {
             short: 64 << 10,
+            pair: 64 << 10,
             piece: 256 << 10,
             few: 32,
             by_node: true,

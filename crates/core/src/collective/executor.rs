@@ -149,6 +149,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             },
             choice: [
                 choice.short,
+                choice.pair,
                 choice.piece,
                 choice.few,
                 usize::from(choice.by_node),
@@ -427,13 +428,10 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         });
         let plans: Vec<_> = plans.collect();
         let most = stream.raw().most_lanes();
-        let rounds: Vec<_> = (plans.iter())
-            // SAFETY: the buffers have the lengths that the schedule was made for, which the callers have checked. They
-            // belong to this stream, as the types of the public calls say. The slots have the lengths of the schedule.
-            // The tests of the algorithms check that lanes of a stage are independent. Reductions come with the scalar
-            // of their elements.
-            .map(|plan| unsafe { Round::new(&self.inbox, &self.outbox, plan, most) })
-            .collect::<Result<_>>()?;
+        // SAFETY: the buffers have the lengths that the schedule was made for, which the callers have checked. They belong
+        // to this stream, as the types of the public calls say. The slots have the lengths of the schedule. The tests of
+        // the algorithms check that lanes of a stage are independent. Reductions come with the scalar of their elements.
+        let rounds = unsafe { Round::all(&self.inbox, &self.outbox, &plans, most) }?;
         // What the device refuses is refused here, before the other ranks can hear of this call.
         for batch in rounds.iter().flat_map(Round::batches) {
             stream.raw().prepare(batch, 1)?;
@@ -456,13 +454,18 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         reduction: Option<Reduction>,
         body: impl Fn(Spot) -> Run<'b, D>,
     ) -> LocalMove<'b, D> {
-        let reduce = |op: Option<Op>| {
+        let reduce = |op: Option<Op>, before: bool| {
             let Reduction {
                 op: of_call,
                 scalar,
                 parts,
             } = reduction.expect("a call that reduces has an operation");
-            LocalAction::Reduce(op.unwrap_or(of_call), scalar, parts)
+            LocalAction::Reduce {
+                op: op.unwrap_or(of_call),
+                scalar,
+                parts,
+                before,
+            }
         };
         let origin = |from: From| match from {
             From::Spot(spot) => Origin::Run(body(spot)),
@@ -474,8 +477,9 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         LocalMove {
             action: match one.how {
                 How::Copy => LocalAction::Copy,
-                How::First => reduce(Some(Op::Replace)),
-                How::Next => reduce(None),
+                How::First => reduce(Some(Op::Replace), false),
+                How::Next => reduce(None, false),
+                How::Before => reduce(None, true),
                 How::Rows { count, size } => LocalAction::CopyRows {
                     count: origin(count),
                     size: size * size_of::<T>(),

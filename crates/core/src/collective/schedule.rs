@@ -105,6 +105,8 @@ pub(crate) enum How {
     First,
     /// Reduces the destination with the next vector.
     Next,
+    /// Reduces the destination with the vector before it.
+    Before,
     /// Copies as many rows of `size` elements as the number says that lies there.
     Rows {
         count: From,
@@ -221,10 +223,6 @@ impl Job {
         count.div_ceil(self.piece)
     }
 }
-
-/// The smallest part of a long reduction that is a lane of its own, in bytes, and the most such parts.
-const FOLD: usize = 64 << 10;
-const FOLDS: usize = 16;
 
 impl Schedule {
     fn at(&mut self, stage: usize) -> &mut Stage {
@@ -373,38 +371,28 @@ impl Schedule {
         }
     }
 
-    /// Reduces vectors in their order, when a stage has received. The first vector may be the destination itself. Long
-    /// vectors are divided among several lanes.
-    pub(crate) fn fold_behind(
-        &mut self,
-        job: &Job,
-        stage: usize,
-        vectors: &[From],
-        to: Spot,
-        count: usize,
-    ) {
+    /// Reduces vectors in their order, when a stage has received. The first or the second vector may be the destination
+    /// itself.
+    pub(crate) fn fold_behind(&mut self, stage: usize, vectors: &[From], to: Spot, count: usize) {
         if count == 0 {
             return;
         }
-        let lanes = (count.saturating_mul(job.size) / FOLD).clamp(1, FOLDS);
-        // No two lanes write to one cache line.
-        let each = count.div_ceil(lanes).next_multiple_of(64);
-        for first in (0..count).step_by(each) {
-            let part = |(number, from): (usize, &From)| Local {
-                how: match number {
-                    0 => How::First,
-                    _ => How::Next,
-                },
-                from: from.plus(first),
-                to: to.plus(first),
-                count: each.min(count - first),
-            };
-            let moves = vectors.iter().enumerate().map(part);
-            let moves = moves.filter(|one| one.from != From::Spot(one.to));
-            let lane: Vec<_> = moves.collect();
-            if !lane.is_empty() {
-                self.at(stage).behind.push(lane);
-            }
+        let own = From::Spot(to);
+        let second = vectors.get(1) == Some(&own);
+        let one = |(number, from): (usize, &From)| Local {
+            how: match number {
+                0 if second => How::Before,
+                0 => How::First,
+                _ => How::Next,
+            },
+            from: *from,
+            to,
+            count,
+        };
+        let moves = vectors.iter().enumerate().map(one);
+        let lane: Vec<_> = moves.filter(|one| one.from != own).collect();
+        if !lane.is_empty() {
+            self.at(stage).behind.push(lane);
         }
     }
 

@@ -245,6 +245,9 @@ fn carry(
         for (to, value) in to.iter_mut().zip(values) {
             match one.how {
                 How::Next => to.extend(value),
+                How::Before => {
+                    to.splice(0..0, value);
+                }
                 _ => *to = value,
             }
         }
@@ -487,6 +490,7 @@ fn check(kind: JointKind, ranks: usize, random: &mut Rng) {
     let size = random.of(&[1, 8]);
     let choice = Choice {
         short: random.of(&[0, 20, 1 << 20]),
+        pair: random.of(&[0, 20, 1 << 20]),
         piece: random.of(&[1, 24, 1 << 20]),
         few: random.of(&[1, 4, 100]),
         ..Choice::default()

@@ -61,6 +61,7 @@ impl Plan {
             counts: (0..ranks).map(|_| random.below(most)).collect(),
             choice: Choice {
                 short: random.of(&[0, 256, 1 << 20]),
+                pair: random.of(&[0, 256, 1 << 20]),
                 piece: random.of(&[64, 1024, 1 << 20]),
                 few: random.of(&[1, 3, 32]),
                 by_node: !random.once_in(4),
@@ -604,6 +605,7 @@ fn leave_in_the_middle(nodes: &[usize], options: impl Fn(usize) -> WorldOptions 
         stream!(let s = world.stream().unwrap());
         let choice = Choice {
             short: 0,
+            pair: 0,
             piece: 64,
             ..Choice::default()
         };

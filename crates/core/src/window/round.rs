@@ -5,7 +5,10 @@
 //! In a round, a rank posts to some origins, puts to some targets, and waits for those origins. All of that is one
 //! batch, in which the posts come first. It also contains local moves: those *beside* the puts, and those *behind* a
 //! wait that need the data of only one origin. The latter follow in the lane of that wait. The other moves behind the
-//! waits are a second batch, and so are reductions that were divided among lanes.
+//! waits are a second batch.
+//!
+//! Where lanes go side by side, the waits of a long call are *late*: each stands in the batch of the next round, with the
+//! moves behind it and the post of that round. So a piece is reduced or copied while the next one is on its way.
 //!
 //! A round is a pair of epochs, like those of [`exchange`](super::exchange), for the origins and targets that it names.
 //! The post exposes the buffer that the round after the next fills. So it comes behind all moves of earlier rounds,
@@ -30,7 +33,7 @@ use super::exposure::{signal_arms, signal_steps, wait_step};
 use super::note::{Lanes, Note, What};
 use super::plan::lower;
 use super::programs::programs;
-use super::{BySlot, Half, Inbox, Link, Outbox, submit, submit_armed};
+use super::{BySlot, Half, Inbox, Link, Outbox, Peer, submit, submit_armed};
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;
@@ -107,8 +110,14 @@ pub(crate) enum Origin<'b, D: Device> {
 /// What a local move does.
 pub(crate) enum LocalAction<'b, D: Device> {
     Copy,
-    /// Reduces the destination, which has so many numbers in each element.
-    Reduce(Op, Scalar, usize),
+    /// Reduces the destination, which has `parts` numbers in each element. Its value comes first, or the new one does if
+    /// that stands `before` it.
+    Reduce {
+        op: Op,
+        scalar: Scalar,
+        parts: usize,
+        before: bool,
+    },
     /// Copies as many rows of `size` bytes as the number says that lies there.
     CopyRows {
         count: Origin<'b, D>,
@@ -175,7 +184,7 @@ fn indices<D: Device>(half: &Half<D>, ranks: impl Iterator<Item = usize>) -> Vec
 }
 
 impl<D: Device> Round<D> {
-    /// Makes the batches of a round. The second one has at most `most` lanes.
+    /// Makes the rounds of a call. A second batch has at most `most` lanes.
     ///
     /// # Errors
     ///
@@ -185,11 +194,54 @@ impl<D: Device> Round<D> {
     ///
     /// Runs lie within their regions, which belong to the stream of the halves, and have elements of the window. Puts
     /// and moves fit the slots. Lanes of `beside` do not write what another lane of `beside` or a put accesses. The
-    /// same holds among the lanes of `behind`. The operations fit the elements' type.
-    pub(crate) unsafe fn new<T: Element>(
+    /// same holds among the lanes of `behind`. The operations fit the elements' type. The rounds are enqueued one after
+    /// the other.
+    pub(crate) unsafe fn all<T: Element>(
+        inbox: &Inbox<'_, T, D, BySlot>,
+        outbox: &Outbox<'_, T, D, BySlot>,
+        plans: &[RoundPlan<'_, D>],
+        most: usize,
+    ) -> Result<Vec<Self>> {
+        let size = size_of::<T>();
+        let (inbound, outbound) = (inbox.half(), &outbox.held.half);
+        // With one round there is nothing beside which a late wait could be.
+        let late = most < usize::MAX
+            && plans.len() > 1
+            && (0..plans.len()).all(|number| {
+                let (plan, next) = (&plans[number], plans.get(number + 1));
+                may_be_late(inbound, outbound, plan, next, size)
+            });
+        let mut rounds = Vec::new();
+        let mut earlier = None;
+        for plan in plans {
+            // SAFETY: the caller's promise.
+            rounds.push(unsafe { Self::new(inbox, outbox, plan, (earlier, late), most) }?);
+            earlier = late.then_some(plan);
+        }
+        if let Some(last) = earlier {
+            // The moves of the last round are a batch of their own: without waits, it may have all of a device.
+            let end = RoundPlan {
+                puts: Vec::new(),
+                origins: Vec::new(),
+                beside: Vec::new(),
+                behind: Vec::new(),
+            };
+            // SAFETY: the caller's promise.
+            rounds.push(unsafe { Self::new(inbox, outbox, &end, (Some(last), false), most) }?);
+        }
+        Ok(rounds)
+    }
+
+    /// Makes the batches of a round. The waits of an `earlier` round stand in it, and its own may be `late`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Round::all`].
+    unsafe fn new<T: Element>(
         inbox: &Inbox<'_, T, D, BySlot>,
         outbox: &Outbox<'_, T, D, BySlot>,
         plan: &RoundPlan<'_, D>,
+        (earlier, late): (Option<&RoundPlan<'_, D>>, bool),
         most: usize,
     ) -> Result<Self> {
         let (inbound, outbound) = (inbox.half(), &outbox.held.half);
@@ -240,38 +292,54 @@ impl<D: Device> Round<D> {
         ];
         let by_nic = arms.iter().any(|set| !set.is_empty());
 
-        // The waits, and behind each the moves that need nothing else.
-        let mut waits: Vec<Vec<Step>> = origin_peers()
-            .map(|peer| vec![wait_step(peer, window)])
-            .collect();
-        let mut later = Vec::new();
-        let mut follows: Vec<&LocalMove<'_, D>> = Vec::new();
+        let post = |peer: &Peer| signal_steps(peer, window, Awaited::Exposure);
         let steps = |lane: &[LocalMove<'_, D>]| -> Vec<Step> {
             lane.iter()
                 .flat_map(|one| lower_local(inbox, one))
                 .collect()
         };
-        // Of a reduction that was divided, the parts stay lanes: in one lane, they would be made one after the other.
-        // Where lanes go side by side, which is where there is a limit to them, a batch of reductions alone is faster
-        // in any case.
-        let reduces = |lane: &Vec<LocalMove<'_, D>>| {
-            lane.iter()
-                .any(|one| matches!(one.action, LocalAction::Reduce(..)))
+        let mut follows: Vec<&LocalMove<'_, D>> = Vec::new();
+        // The waits, and behind each the moves that need nothing else.
+        let mut waits: Vec<Vec<Step>> = Vec::new();
+        let (mut later, mut posted) = (Vec::new(), Vec::new());
+        let awaited = match earlier {
+            Some(earlier) => indices(inbound, earlier.origins.iter().copied()),
+            None if late => Vec::new(),
+            None => origins.clone(),
         };
-        let is_divided = plan.behind.iter().filter(|lane| reduces(lane)).count() > 1;
-        for lane in &plan.behind {
-            let apart = reduces(lane) && (is_divided || most < usize::MAX);
+        for index in &awaited {
+            waits.push(vec![wait_step(&inbound.peers[*index], window)]);
+        }
+        // Where lanes go side by side, which is where there is a limit to them, reductions and long copies are faster as a
+        // batch of their own. It has no waits, so it may have all of the device.
+        let is_alone = |lane: &[LocalMove<'_, D>]| {
+            let reduces = |one: &LocalMove<'_, D>| matches!(one.action, LocalAction::Reduce { .. });
+            let bytes: usize = lane.iter().map(|one| one.count * size).sum();
+            most < usize::MAX && (bytes >= ALONE || lane.iter().any(reduces))
+        };
+        let behind = earlier.map_or(&plan.behind, |earlier| &earlier.behind);
+        for lane in behind.iter().filter(|_| earlier.is_some() || !late) {
+            let apart = is_alone(lane) && !late;
             match follower(inbound, plan, lane, size).filter(|_| !apart) {
                 Some(index) => {
-                    let wait = origins.binary_search(&index).expect("it is an origin");
+                    let wait = awaited.binary_search(&index).expect("it is an origin");
                     waits[wait].extend(steps(lane));
                     follows.extend(lane);
                 }
                 None => later.push(lane),
             }
         }
-        let posts: Vec<_> = origin_peers()
-            .map(|peer| signal_steps(peer, window, Awaited::Exposure))
+        if earlier.is_some() {
+            // These posts expose what the moves have read.
+            for (index, lane) in awaited.iter().zip(&mut waits) {
+                if origins.contains(index) {
+                    lane.extend(post(&inbound.peers[*index]));
+                    posted.push(*index);
+                }
+            }
+        }
+        let posts: Vec<_> = (origins.iter().filter(|index| !posted.contains(index)))
+            .map(|index| post(&inbound.peers[*index]))
             .collect();
         let beside: Vec<_> = plan.beside.iter().map(|lane| steps(lane)).collect();
         // Windows whose regions no NIC accesses need no tickets.
@@ -292,14 +360,16 @@ impl<D: Device> Round<D> {
             uses(&mut later.iter().flat_map(|lane| lane.iter())),
         ];
 
-        let nothing = origins.is_empty() && targets.is_empty() && beside.is_empty();
+        let nothing =
+            origins.is_empty() && targets.is_empty() && beside.is_empty() && waits.is_empty();
         let first = (!nothing).then(|| {
             let puts = lower(outbound, edges, &targets, &by_lane);
             // SAFETY: words lie in blocks that the halves hold. Posts, puts and waits touch different words, as in an
             // exchange. The moves of the puts write slots of peers. The moves beside and behind the waits write regions
             // of the stream. The caller promises that the former touch nothing that others write, and `follower` has
-            // checked that of the latter. They read slots that their lane has waited for, and that are exposed again by
-            // a post of a later batch. Moves into a lane that has a landing were left out.
+            // checked that of the latter, or `may_be_late`. They read slots that their lane has waited for, and that are
+            // exposed again by a post of a later batch, or behind them. Moves into a lane that has a landing were left
+            // out.
             let (posts, waits) = unsafe {
                 let posts = Batch::new(posts, Vec::new());
                 (
@@ -398,26 +468,21 @@ impl Uses {
     }
 }
 
-/// The origin whose wait a lane of moves can follow at once: the lane reads slots of this origin alone, touches nothing
-/// that others use at that time, and no data lands in the slot. (A wait that looks at a landing is alone in its lane.)
-fn follower<D: Device>(
-    half: &Half<D>,
-    plan: &RoundPlan<'_, D>,
-    lane: &[LocalMove<'_, D>],
-    size: usize,
-) -> Option<usize> {
+/// From how many bytes on the copies behind a wait are a batch of their own.
+const ALONE: usize = 2 << 20;
+
+/// The origin whose slots alone a lane of moves reads.
+fn only_origin<D: Device>(lane: &[LocalMove<'_, D>]) -> Option<usize> {
     let mut origins = lane.iter().filter_map(|one| match one.from {
         Origin::Slot(rank, ..) => Some(rank),
         Origin::Run(_) => None,
     });
     let rank = origins.next()?;
-    if origins.any(|other| other != rank) {
-        return None;
-    }
-    let index = peer_of(half, rank);
-    if half.peers[index].landed.is_some() {
-        return None;
-    }
+    origins.all(|other| other == rank).then_some(rank)
+}
+
+/// Whether a lane of moves touches nothing that the puts of a plan and its lanes beside use.
+fn is_apart<D: Device>(plan: &RoundPlan<'_, D>, lane: &[LocalMove<'_, D>], size: usize) -> bool {
     let meets = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
     let sources = plan
         .puts
@@ -430,13 +495,49 @@ fn follower<D: Device>(
         .chain(reads)
         .chain(written.iter().cloned())
         .collect();
-    let free = lane.iter().all(|one| {
+    lane.iter().all(|one| {
         let to = one.writes(size);
         let from = one.reads(size);
         used.iter().all(|other| !meets(&to, other))
             && from.is_none_or(|from| written.iter().all(|other| !meets(&from, other)))
+    })
+}
+
+/// The origin whose wait a lane of moves can follow at once: the lane reads slots of this origin alone, touches nothing
+/// that others use at that time, and no data lands in the slot. (A wait that looks at a landing is alone in its lane.)
+fn follower<D: Device>(
+    half: &Half<D>,
+    plan: &RoundPlan<'_, D>,
+    lane: &[LocalMove<'_, D>],
+    size: usize,
+) -> Option<usize> {
+    let rank = only_origin(lane)?;
+    let index = peer_of(half, rank);
+    (half.peers[index].landed.is_none() && is_apart(plan, lane, size)).then_some(index)
+}
+
+/// Whether the waits of a plan may stand in the round of the next one, with the moves behind them. Each of these lanes
+/// follows a wait of its own, and uses nothing that the next round's puts use. A NIC has its own order.
+fn may_be_late<D: Device>(
+    inbound: &Half<D>,
+    outbound: &Half<D>,
+    plan: &RoundPlan<'_, D>,
+    next: Option<&RoundPlan<'_, D>>,
+    size: usize,
+) -> bool {
+    let is_mapped = |peer: &Peer| matches!(peer.link, Link::Mapped { .. }) && peer.landed.is_none();
+    let is_plain = |one: &LocalMove<'_, D>| {
+        matches!(one.action, LocalAction::Copy | LocalAction::Reduce { .. })
+    };
+    let mut origins = Vec::new();
+    let follows = plan.behind.iter().all(|lane| {
+        let origin = only_origin(lane);
+        let alone = origin.is_some_and(|origin| !origins.contains(&origin));
+        origins.extend(origin);
+        let apart = next.is_none_or(|next| is_apart(next, lane, size));
+        alone && apart && lane.iter().all(is_plain)
     });
-    free.then_some(index)
+    follows && inbound.peers.iter().chain(&outbound.peers).all(is_mapped)
 }
 
 /// The steps of a local move.
@@ -468,13 +569,14 @@ fn lower_local<T: Element, D: Device>(
             let (Side { base, flip, .. }, ..) = place(count);
             (Action::CopyUpTo { count: base, flip }, *size, bytes / size)
         }
-        LocalAction::Reduce(op, scalar, parts) => {
-            let (op, scalar) = (*op, *scalar);
-            let action = Action::Accumulate {
-                op,
-                scalar,
-                atomic: false,
-            };
+        LocalAction::Reduce {
+            op,
+            scalar,
+            parts,
+            before,
+        } => {
+            let (op, scalar, before) = (*op, *scalar, *before);
+            let action = Action::Fold { op, scalar, before };
             (action, scalar.bytes(), one.count * parts)
         }
     };

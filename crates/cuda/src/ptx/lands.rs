@@ -62,6 +62,7 @@ fn a_register_is_stored_to_right_behind_a_fence() {
             let writes = |line: &str| line.starts_with("st.global") || line.starts_with("call");
             assert_eq!(always(text, name, is_barrier, writes, fence), 1, "{name}");
         }
-        assert_eq!(all, 2);
+        // Steps, of each kind of team, in either kernel.
+        assert_eq!(all, 4);
     }
 }

@@ -338,9 +338,9 @@ fn a_team_adds_right_after_its_barrier() {
             counts += expected[1];
         }
         // In short, of each kind of team; late; of listed units, gathered and scattered, of three sizes, and of counted
-        // units, of two, at once and late; and in steps.
+        // units, of two, at once and late; and in steps, of either kernel.
         let units = 24 + 8;
-        assert_eq!((adds, counts), (2 + 2 + units + 2, 2));
+        assert_eq!((adds, counts), (2 + 2 + units + 4, 4));
     }
 }
 
@@ -368,9 +368,9 @@ fn what_is_stored_for_the_host_was_counted() {
             }
             all += expected;
         }
-        // For each kind of team: a count, poison from the first step on, behind a wait, and behind a check of a number;
-        // and a short form that gives up.
-        assert_eq!(all, 2 * 4 + 1);
+        // For each kind of team, in either kernel: a count, poison from the first step on, behind a wait, and behind a
+        // check of a number; and a short form that gives up.
+        assert_eq!(all, 4 * 4 + 1);
     }
 }
 
@@ -554,7 +554,13 @@ fn a_launch_that_began_early_waits_first() {
                     let begins = waits(line) || is_barrier(line) || steps.contains(&&line);
                     (primitive && !begins) || line.starts_with("_Z") && !own(line)
                 };
-                assert!(always(text, name, waits, |_| false, others) > 5, "{name}");
+                // A reduction begins with a look at the stream's state, and two calls.
+                let least = match name.contains("tidegate_reduce") {
+                    true => 3,
+                    false => 6,
+                };
+                let found = always(text, name, waits, |_| false, others);
+                assert!(found >= least, "{name}: {found}");
             } else {
                 let passes = usize::from(name.contains("wait_late"));
                 let entry = name.contains("tidegate_batch");
@@ -617,9 +623,9 @@ fn waits_and_lets(items: &[Item]) -> Option<(usize, usize)> {
 fn a_count_depends_on_the_operand() {
     for (text, _) in TEXTS {
         // In short, of two teams; of listed units, gathered and scattered, of three sizes, and of counted units, of
-        // two; in steps, of each team; and the early copies there, in two units.
+        // two; in steps, of each team in either kernel; and the early copies there, in two units.
         let units = 12 + 4;
-        assert_eq!(counts_that_depend(text), 2 + units + 2 + 4);
+        assert_eq!(counts_that_depend(text), 2 + units + 4 + 4);
     }
 }
 

@@ -44,6 +44,10 @@ pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<
     // The size of a lane, and whether a warp is too small for it. The size is counted in units, of which a thread has
     // one. Listed units may be small, so there they are counted by bytes: a thread has several of them on their way at
     // a time, and each waiting block takes half a multiprocessor from everything else that runs.
+    let small = |lane: &Lane| match lane.reductions {
+        0 => sizes.small,
+        _ => sizes.small.min(reductions::SMALL),
+    };
     let size = |lane: &Lane| match lane.short.kind {
         _ if lane.landing.is_some() => (1, lane.lands_on_a_block(sizes)),
         kind if kind & LANE_LISTED != 0 => (
@@ -54,10 +58,9 @@ pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<
             let units = lane.short.count + u64::from(lane.short.tail != 0);
             (units, units > sizes.small)
         }
-        // In a reduction, a thread has one element.
         _ => (
-            lane.units - (reductions::WORTH - 1) * lane.reduced,
-            lane.units > sizes.small || lane.copies >= rows::ROW,
+            lane.units,
+            lane.units > small(lane) || lane.copies >= rows::ROW,
         ),
     };
     let amount = |lane: &Lane| size(lane).0;

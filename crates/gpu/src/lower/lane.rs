@@ -1,10 +1,7 @@
 //! A lane that is being lowered, and the sizes of the teams that carry lanes out.
 
-use tidegate_hal::batch::Move;
-
 use super::layout::{Head, STEP_END, ShortLane, TEAM_BLOCKS, TEAM_WARPS, THREADS, push};
 use super::lists::Lists;
-use super::reductions;
 
 /// The most entries of all lists of a program.
 pub(super) const MOST_LISTED: u64 = 1 << 20;
@@ -50,8 +47,10 @@ impl Sizes {
 pub(super) struct Lane {
     pub(super) steps: Vec<u8>,
     pub(super) units: u64,
-    /// How many elements it reduces. Each counts as several units.
-    pub(super) reduced: u64,
+    /// How many reductions it has.
+    pub(super) reductions: usize,
+    /// Whether it has something else to do than one reduction.
+    pub(super) mixed: bool,
     /// How many moves are copies.
     pub(super) copies: usize,
     /// Whether a side of a move has a shape.
@@ -76,13 +75,9 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// A lane that only reduces.
-    pub(super) fn reducing(terms: &[&Move]) -> Self {
-        let mut lane = Lane::default();
-        lane.reduced = reductions::lower(terms, &mut lane.steps);
-        lane.units = reductions::WORTH * lane.reduced;
-        lane.end();
-        lane
+    /// Whether it is one reduction, and nothing else.
+    pub(super) fn only_reduces(&self) -> bool {
+        self.reductions == 1 && !self.mixed
     }
 
     /// Ends the steps.

@@ -44,6 +44,13 @@ pub const ACTION_SWAP: u8 = 3;
 pub const ACTION_COUNTED: u8 = 4;
 pub const ACTION_REDUCE: u8 = 5;
 
+// The other operations have the numbers of `Op`. The new value of these comes first.
+pub const OP_MIN_BEFORE: u8 = 9;
+pub const OP_MAX_BEFORE: u8 = 10;
+
+/// Bytes of a line, the widest unit.
+pub const LINE: u64 = 16;
+
 pub const FAULT_WAIT: u32 = 1;
 pub const FAULT_COUNT: u32 = 3;
 
@@ -85,10 +92,9 @@ pub const LANE_REDUCES: u16 = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShortLane {
     pub kind: u16,
-    /// For `LANE_LISTED`, `LANE_COUNTED` and `LANE_REDUCES`: bytes of a unit, as a power of two.
+    /// For `LANE_LISTED` and `LANE_COUNTED`: bytes of a unit, as a power of two.
     pub unit: u8,
-    /// For `LANE_REDUCES`: the elements' type.
-    pub scalar: u8,
+    pub unused: u8,
     /// The offset of its steps in the program, in units of 16 bytes.
     pub steps: u32,
     pub word: u64,
@@ -109,8 +115,7 @@ pub struct ShortLane {
     pub landing_flip: u64,
     /// For `LANE_LISTED`: `from` and `to` are the lists of the sources and the targets. A list has four bytes for each
     /// unit, which count units from `src` or `dst`; 0 means that the units are contiguous. For `LANE_COUNTED`: `from`
-    /// is the address of the number of elements, `count` the maximum, `to` the bytes of an element. For `LANE_REDUCES`:
-    /// `to` is the number of terms behind the first step.
+    /// is the address of the number of elements, `count` the maximum, `to` the bytes of an element.
     pub from: u64,
     pub to: u64,
 }
@@ -180,7 +185,7 @@ pub struct CheckStep {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MoveStep {
     pub head: Head,
-    /// The number of units.
+    /// The number of units. For a reduction, the number of lines, behind which come `result` elements.
     pub count: u64,
     pub src: u64,
     pub dst: u64,
@@ -224,7 +229,8 @@ pub struct TermStep {
     /// Like a move's.
     pub parity: u64,
     pub op: u32,
-    pub unused: u32,
+    /// Whether the parity is that of the lane's last wait.
+    pub last: u32,
 }
 
 /// Why a stream has failed. It has not if `kind` is 0.

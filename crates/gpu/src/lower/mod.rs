@@ -59,7 +59,7 @@ pub(crate) struct Program {
     pub(crate) divides: bool,
     /// Whether waits share the places for reports, so that not all are seen at once.
     pub(crate) crowded: bool,
-    /// Whether all lanes reduce. Another kernel carries out such a program.
+    /// Whether a lane reduces. Another kernel carries out such a program.
     pub(crate) reduces: bool,
     /// Offsets in `bytes` of addresses of counters and lists. The program's own address has to be added to these.
     relocations: Vec<usize>,
@@ -136,22 +136,21 @@ impl Program {
     ) -> Result<Self, DeviceError> {
         let mut slot = 0;
         let steps = || batch.lanes().iter().map(|lane| batch.steps(*lane));
-        let reduced = steps().map(reductions::of).collect::<Option<Vec<_>>>();
-        let reduced = reduced.filter(|lanes| !lanes.is_empty());
-        let reduces = reduced.is_some();
-        let mut lanes = match reduced {
-            Some(lanes) => lanes.iter().map(|terms| Lane::reducing(terms)).collect(),
-            None => steps()
-                .map(|steps| lower(steps, &mut slot, &mut count))
-                .collect::<Result<Vec<_>, _>>()?,
-        };
+        let mut lanes = steps()
+            .map(|steps| lower(steps, &mut slot, &mut count))
+            .collect::<Result<Vec<_>, _>>()?;
+        let reduces = lanes.iter().any(|lane| lane.reductions != 0);
+        if reduces {
+            without_forms(&mut lanes)?;
+        }
         let full = Sizes {
             lists: MOST_LISTED,
             ..sizes
         };
         let (mut left, mut divides) = (sizes.lists, false);
         // Lanes with shapes come first, since they gain most.
-        let (shaped, linear): (Vec<_>, Vec<_>) = lanes.iter_mut().partition(|lane| lane.shaped);
+        let shorts = lanes.iter_mut().filter(|_| !reduces);
+        let (shaped, linear): (Vec<_>, Vec<_>) = shorts.partition(|lane| lane.shaped);
         for lane in shaped.into_iter().chain(linear) {
             if let Some(landing) = lane.landing {
                 lane.short = landing;
@@ -352,6 +351,32 @@ impl Task {
     }
 }
 
+/// Gives the lanes of a program that reduces their forms: its kernel has no others than these.
+fn without_forms(lanes: &mut [Lane]) -> Result<(), DeviceError> {
+    let kind = match lanes.iter().all(Lane::only_reduces) {
+        true => LANE_REDUCES,
+        false => LANE_STEPS,
+    };
+    for lane in lanes {
+        if lane
+            .landing
+            .take()
+            .is_some_and(|lands| lands.kind & LANE_ADDS == 0)
+        {
+            return Err(DeviceError::Unsupported {
+                device: "gpu",
+                what: "a reduction beside a wait whose data may land".into(),
+            });
+        }
+        lane.short = ShortLane {
+            kind,
+            count: lane.steps.len() as u64,
+            ..ShortLane::default()
+        };
+    }
+    Ok(())
+}
+
 /// Lowers the steps of a lane. `slot` numbers the waits of the batch; `count` gives the addresses at which words of the
 /// host are counted.
 fn lower(
@@ -365,7 +390,24 @@ fn lower(
     let mut turns = Turns::default();
     // Whether one of several blocks knows that it is the last, because it has just stored the common count.
     let mut rung = false;
-    for step in steps {
+    let mut left = 0;
+    for (at, step) in steps.iter().enumerate() {
+        if left > 0 {
+            left -= 1;
+            continue;
+        }
+        let folds = reductions::of(&steps[at..]);
+        if !folds.is_empty() {
+            (left, rung) = (folds.len() - 1, false);
+            lane.whole |= folds
+                .iter()
+                .any(|mv| !mv.parity.is_null() && !last.is_null() && mv.parity != last);
+            let work = reductions::lower(&folds, last, &mut lane.steps)?;
+            lane.units += work.lines + reductions::ELEMENT_WORTH * work.elements;
+            lane.reductions += 1;
+            continue;
+        }
+        lane.mixed = true;
         rung &= matches!(step, Step::Flush | Step::Add(_) | Step::Store(_));
         match step {
             Step::Wait(wait) => {

@@ -109,7 +109,9 @@ pub(super) fn lower(mv: &Move, last: Ptr, behind: bool, out: &mut Vec<u8>) -> u6
         step.head.flags |= MOVE_ALONE;
     }
     match mv.action {
-        Action::Copy | Action::CopyUpTo { .. } => unreachable!("copies were dealt with"),
+        Action::Copy | Action::CopyUpTo { .. } | Action::Fold { .. } => {
+            unreachable!("copies and reductions were dealt with")
+        }
         Action::Accumulate { op, scalar, .. } => {
             (step.action, step.op, step.scalar) = (ACTION_ACCUMULATE, code(op), number(scalar));
         }
@@ -140,7 +142,10 @@ pub(super) fn is_alone(action: &Action) -> bool {
         Action::Accumulate { scalar, atomic, .. } | Action::FetchOp { scalar, atomic, .. } => {
             !atomic && scalar.bytes() < 4
         }
-        Action::Copy | Action::CopyUpTo { .. } | Action::CompareSwap { .. } => false,
+        Action::Copy
+        | Action::CopyUpTo { .. }
+        | Action::Fold { .. }
+        | Action::CompareSwap { .. } => false,
     }
 }
 

@@ -1,88 +1,144 @@
-//! Accumulates to one destination, in one step.
+//! Folds to one destination, in one step.
 //!
 //! # Model
 //!
-//! A lane that accumulates several sources, one after the other, would read and write its destination for each. If the
-//! lane does nothing else, and nobody else writes the destination meanwhile, it becomes a *reduction*: one step, with a
-//! *term* for each source. Each element belongs to one thread, which fetches several terms at a time, combines them in
-//! their order, and writes the element once.
+//! Neighbouring folds of a lane with one destination become a *reduction*: one step, with a *term* for each source. Each
+//! element belongs to one thread, which combines the terms in their order. It writes the element once, unless there are
+//! many terms.
+//!
+//! In a sum of elements of 4 or 8 bytes, a thread has several *lines* of 16 bytes on their way at a time, if all sides are
+//! aligned to 16 bytes. Elements behind the lines go one by one, and so do all in other reductions.
 
-use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Step};
+use tidegate_hal::batch::{Action, Move, Op, Step};
+use tidegate_hal::device::DeviceError;
+use tidegate_hal::memory::Ptr;
 
 use super::layout::address;
-use super::layout::{ACTION_REDUCE, Head, MoveStep, STEP_MOVE, TermStep, push};
+use super::layout::{
+    ACTION_REDUCE, Head, LINE, MoveStep, OP_MAX_BEFORE, OP_MIN_BEFORE, STEP_MOVE, TermStep, push,
+};
 use super::moves::{code, number};
 
 /// The most terms of a step, whose length has 16 bits.
 const MOST: usize = 1 << 14;
 
-/// How many units an element counts as. A thread has this many units of a copy on their way, but one element of a
-/// reduction.
-pub(super) const WORTH: u64 = 8;
+/// The most lines of a step. The kernel counts them, and a little beyond the last, in 32 bits.
+const MOST_LINES: u64 = 1 << 31;
 
-/// The terms of a lane, if it is a reduction.
-pub(super) fn of(steps: &[Step]) -> Option<Vec<&Move>> {
-    let moves = steps.iter().map(|step| match step {
-        Step::Move(mv) => term(mv).map(|(op, scalar)| (mv, op, scalar)),
+/// How many of the folds in front of `steps` are one reduction: those that follow each other, but for flushes, with the
+/// destination and the elements of the first.
+pub(super) fn of(steps: &[Step]) -> Vec<&Move> {
+    let moves = steps.iter().map_while(|step| match step {
+        Step::Move(mv) => Some(mv),
         _ => None,
     });
-    let moves = moves.collect::<Option<Vec<_>>>()?;
-    let &(first, op, scalar) = moves.first()?;
-    // A single accumulate reads its destination in any case, and the memory can do that; unless it replaces the
-    // destination.
-    if moves.len() > MOST || (moves.len() == 1 && op != Op::Replace) {
-        return None;
-    }
-    let one = |mv: &Move| (mv.dst.base, mv.count, mv.size);
-    let same = |other: &(&Move, Op, Scalar)| (one(other.0), other.2) == (one(first), scalar);
-    moves
-        .iter()
-        .all(same)
-        .then(|| moves.iter().map(|(mv, ..)| *mv).collect())
-}
-
-/// The operation and the element type of a move that can be a term.
-fn term(mv: &Move) -> Option<(Op, Scalar)> {
-    let linear = (mv.src.shape, mv.dst.shape) == (Shape::Linear, Shape::Linear);
-    match mv.action {
-        Action::Accumulate {
-            op,
-            scalar,
-            atomic: false,
-        } if linear && mv.dst.flip == 0 && mv.count != 0 => Some((op, scalar)),
+    let mut moves = moves.peekable();
+    let one = |mv: &Move| match mv.action {
+        Action::Fold { scalar, .. } => Some((mv.dst.base, mv.count, scalar)),
         _ => None,
-    }
+    };
+    let first = moves.peek().and_then(|first| one(first));
+    moves
+        .take_while(|mv| first.is_some() && one(mv) == first)
+        .collect()
 }
 
-/// Appends the step of a reduction. Returns how many elements it writes.
-pub(super) fn lower(moves: &[&Move], out: &mut Vec<u8>) -> u64 {
-    let terms: Vec<_> = moves.iter().filter_map(|mv| term(mv)).collect();
+/// The kernel's operation. The order of the operands matters to some operations alone.
+fn operation(op: Op, before: bool) -> u32 {
+    u32::from(match (op, before) {
+        (Op::Min, true) => OP_MIN_BEFORE,
+        (Op::Max, true) => OP_MAX_BEFORE,
+        (Op::Replace, true) => code(Op::Keep),
+        (Op::Keep, true) => code(Op::Replace),
+        _ => code(op),
+    })
+}
+
+/// How many units of a copy an element counts as. A thread has several lines on their way at a time, but one element.
+pub(super) const ELEMENT_WORTH: u64 = 2;
+
+/// From how many units on a block reduces faster than a warp: each unit is two fetches or more.
+pub(super) const SMALL: u64 = 64;
+
+/// What a thread does: whole lines, and elements behind them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Work {
+    pub(super) lines: u64,
+    pub(super) elements: u64,
+}
+
+/// Appends the step of a reduction. `last` is the operand of the lane's last wait.
+///
+/// # Errors
+///
+/// [`DeviceError::Unsupported`] if there are too many terms.
+pub(super) fn lower(moves: &[&Move], last: Ptr, out: &mut Vec<u8>) -> Result<Work, DeviceError> {
     let first = moves[0];
-    let bytes = size_of::<MoveStep>().next_multiple_of(16) + terms.len() * size_of::<TermStep>();
+    if moves.len() > MOST {
+        return Err(DeviceError::Unsupported {
+            device: "gpu",
+            what: format!("a reduction of more than {MOST} vectors"),
+        });
+    }
+    let mut work = Work {
+        lines: 0,
+        elements: first.count as u64,
+    };
+    if first.count == 0 {
+        return Ok(work);
+    }
+    let sides = moves
+        .iter()
+        .map(|mv| address(mv.src.base) | mv.src.flip as u64);
+    let all = sides.fold(address(first.dst.base), |all, side| all | side);
+    let size = u64::from(first.size);
+    // All have the scalar of the first.
+    let Action::Fold { scalar, .. } = first.action else {
+        unreachable!("a reduction consists of folds")
+    };
+    let sums = size >= 4
+        && moves.iter().enumerate().all(|(at, mv)| match mv.action {
+            Action::Fold { op, .. } => op == Op::Sum || (at == 0 && op == Op::Replace),
+            _ => false,
+        });
+    if sums && all.is_multiple_of(LINE) && work.elements * size / LINE <= MOST_LINES {
+        work.lines = work.elements * size / LINE;
+        work.elements -= work.lines * LINE / size;
+    }
+    let bytes = size_of::<MoveStep>().next_multiple_of(16) + moves.len() * size_of::<TermStep>();
+    let terms: Vec<_> = moves
+        .iter()
+        .map(|mv| {
+            let Action::Fold { op, before, .. } = mv.action else {
+                unreachable!("a reduction consists of folds")
+            };
+            let is_last = !mv.parity.is_null() && mv.parity == last;
+            TermStep {
+                src: address(mv.src.base),
+                flip: mv.src.flip as u64,
+                parity: address(mv.parity),
+                op: operation(op, before),
+                last: u32::from(is_last),
+            }
+        })
+        .collect();
     let step = MoveStep {
         head: Head {
             length: (bytes / 16) as u16,
             ..Head::of::<MoveStep>(STEP_MOVE)
         },
-        count: first.count as u64,
+        count: work.lines,
+        result: work.elements,
         dst: address(first.dst.base),
         size: first.size,
         sub: terms.len() as u32,
         action: ACTION_REDUCE,
-        scalar: number(terms[0].1),
+        op: code(if sums { Op::Sum } else { Op::Keep }),
+        scalar: number(scalar),
         unit: first.size.trailing_zeros() as u8,
         ..MoveStep::default()
     };
     push(&step, out);
-    for (mv, (op, _)) in moves.iter().zip(terms) {
-        let term = TermStep {
-            src: address(mv.src.base),
-            flip: mv.src.flip as u64,
-            parity: address(mv.parity),
-            op: u32::from(code(op)),
-            unused: 0,
-        };
-        push(&term, out);
-    }
-    step.count
+    terms.iter().for_each(|term| push(term, out));
+    Ok(work)
 }

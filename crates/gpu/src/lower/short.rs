@@ -13,9 +13,9 @@
 use super::lane::Lane;
 use super::layout::read;
 use super::layout::{
-    ACTION_COUNTED, ACTION_REDUCE, AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_COUNTED,
-    LANE_GATHERS, LANE_LISTED, LANE_REDUCES, LANE_STEPS, LANE_WAITS, MOVE_BEHIND, MOVE_EARLY,
-    MOVE_LAST_PARITY, MoveStep, STEP_ADD, STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
+    ACTION_COUNTED, AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_COUNTED, LANE_GATHERS, LANE_LISTED,
+    LANE_STEPS, LANE_WAITS, MOVE_BEHIND, MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, STEP_ADD,
+    STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
 };
 use super::lists::{Copy, Lists, Placed};
 
@@ -73,14 +73,6 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
         return Some(Lists::default());
     };
     let step = first.step;
-    // A reduction is alone in its lane.
-    if step.action == ACTION_REDUCE {
-        short.kind = LANE_REDUCES;
-        (short.dst, short.count) = (step.dst, step.count);
-        (short.unit, short.scalar) = (step.unit, step.scalar);
-        short.to = u64::from(step.sub);
-        return Some(Lists::default());
-    }
     // Only moves that do not depend on the wait can begin before it is over.
     let early = |step: &MoveStep| {
         step.head.flags & (MOVE_EARLY | MOVE_BEHIND) == MOVE_EARLY && step.parity == 0

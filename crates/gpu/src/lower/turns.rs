@@ -48,7 +48,7 @@ impl Turns {
 
 fn is_atomic(action: &Action) -> bool {
     match action {
-        Action::Copy | Action::CopyUpTo { .. } => false,
+        Action::Copy | Action::CopyUpTo { .. } | Action::Fold { .. } => false,
         Action::Accumulate { atomic, .. } | Action::FetchOp { atomic, .. } => *atomic,
         Action::CompareSwap { .. } => true,
     }

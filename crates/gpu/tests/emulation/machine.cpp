@@ -562,7 +562,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     note(FAULT_WAIT), note(FAULT_COUNT);
     note(sizeof(Record)), FIELD(Record, team), FIELD(Record, lanes), FIELD(Record, index), FIELD(Record, count), FIELD(Record, batch);
     note(sizeof(Lane)), FIELD(Lane, kind), FIELD(Lane, steps), FIELD(Lane, word), FIELD(Lane, operand), FIELD(Lane, quantum), FIELD(Lane, arrivals), FIELD(Lane, src);
-    FIELD(Lane, dst), FIELD(Lane, flip), FIELD(Lane, count), FIELD(Lane, out), FIELD(Lane, value), FIELD(Lane, tail), FIELD(Lane, landing), FIELD(Lane, landing_flip), FIELD(Lane, from), FIELD(Lane, to), FIELD(Lane, unit), FIELD(Lane, scalar);
+    FIELD(Lane, dst), FIELD(Lane, flip), FIELD(Lane, count), FIELD(Lane, out), FIELD(Lane, value), FIELD(Lane, tail), FIELD(Lane, landing), FIELD(Lane, landing_flip), FIELD(Lane, from), FIELD(Lane, to), FIELD(Lane, unit), FIELD(Lane, unused);
     note(sizeof(Step)), FIELD(Step, kind), FIELD(Step, length), FIELD(Step, flags);
     note(sizeof(WaitStep)), FIELD(WaitStep, word), FIELD(WaitStep, operand), FIELD(WaitStep, quantum), FIELD(WaitStep, arrivals), FIELD(WaitStep, window);
     FIELD(WaitStep, peer), FIELD(WaitStep, awaited), FIELD(WaitStep, slot);
@@ -573,7 +573,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     FIELD(MoveStep, result), FIELD(MoveStep, compare), FIELD(MoveStep, size), FIELD(MoveStep, sub), FIELD(MoveStep, action), FIELD(MoveStep, op), FIELD(MoveStep, scalar);
     FIELD(MoveStep, unit), FIELD(MoveStep, src_shape), FIELD(MoveStep, dst_shape), FIELD(MoveStep, row);
     note(sizeof(Shape)), FIELD(Shape, table), FIELD(Shape, rank), FIELD(Shape, count), FIELD(Shape, stride);
-    note(sizeof(Term)), FIELD(Term, src), FIELD(Term, flip), FIELD(Term, parity), FIELD(Term, op);
+    note(sizeof(Term)), FIELD(Term, src), FIELD(Term, flip), FIELD(Term, parity), FIELD(Term, op), FIELD(Term, last);
     note(sizeof(Fault)), FIELD(Fault, kind), FIELD(Fault, window), FIELD(Fault, peer), FIELD(Fault, awaited), FIELD(Fault, epoch);
     note(sizeof(State)), FIELD(State, stop), FIELD(State, fault), FIELD(State, ring), FIELD(State, slots), FIELD(State, head), FIELD(State, taken), FIELD(State, dropped), FIELD(State, telling);
     note(sizeof(Blocked)), FIELD(Blocked, active), FIELD(Blocked, window), FIELD(Blocked, peer), FIELD(Blocked, awaited), FIELD(Blocked, epoch);

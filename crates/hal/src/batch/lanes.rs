@@ -195,6 +195,20 @@ impl Batch {
         self.quick
     }
 
+    /// Whether some step is a wait.
+    pub fn waits(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Wait(_)))
+    }
+
+    /// The bytes that its moves move, or more if a number in memory says how many.
+    pub fn bytes(&self) -> u64 {
+        let moves = self.steps.iter().filter_map(|step| match step {
+            Step::Move(mv) => Some(mv.count as u64 * u64::from(mv.size)),
+            _ => None,
+        });
+        moves.sum()
+    }
+
     /// The lanes; [`Batch::steps`] has the steps of each.
     pub fn lanes(&self) -> &[Lane] {
         &self.lanes

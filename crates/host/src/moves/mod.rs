@@ -28,7 +28,7 @@ use tidegate_hal::memory::Ptr;
 use tidegate_words::{Mover, Word};
 
 use nest::Loop;
-use numbers::{combine, swap};
+use numbers::{combine, fold, swap};
 use rows::for_each_row;
 pub use rows::for_each_run;
 
@@ -126,6 +126,10 @@ impl Mover for HostMover {
             Action::Accumulate { op, scalar, atomic } => {
                 // SAFETY: the caller's promise; both sides lie there in this epoch.
                 unsafe { combine(step, src, dst, Ptr::NULL, op, scalar, atomic) };
+            }
+            Action::Fold { op, scalar, before } => {
+                // SAFETY: the caller's promise; both sides lie there in this epoch, and are linear.
+                unsafe { fold(step.count, src, dst, op, scalar, before) };
             }
             Action::FetchOp {
                 op,

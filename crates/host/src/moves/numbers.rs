@@ -159,6 +159,50 @@ unsafe fn plain<N: Number>(op: Op, src: *mut u8, dst: *mut u8, by: Loop) {
     }
 }
 
+/// Reduces `count` elements with others; see [`Action::Fold`].
+///
+/// # Safety
+///
+/// As for [`combine`], for linear sides, and not `atomic`.
+pub(super) unsafe fn fold(
+    count: usize,
+    src: *mut u8,
+    dst: *mut u8,
+    op: Op,
+    scalar: Scalar,
+    before: bool,
+) {
+    /// # Safety
+    ///
+    /// As for the outer function, for elements of `N`.
+    unsafe fn each<N: Number>(count: usize, src: *mut u8, dst: *mut u8, op: Op, before: bool) {
+        let by = Loop::contiguous(count, size_of::<N>());
+        // Only these depend on the order in a way that the result shows.
+        if before && matches!(op, Op::Min | Op::Max) {
+            // SAFETY: the caller's promise.
+            let (src, dst) = unsafe {
+                (
+                    std::slice::from_raw_parts(src.cast::<N>(), count),
+                    std::slice::from_raw_parts_mut(dst.cast::<N>(), count),
+                )
+            };
+            for (dst, src) in dst.iter_mut().zip(src) {
+                *dst = src.apply(op, *dst);
+            }
+            return;
+        }
+        let op = match op {
+            Op::Replace if before => Op::Keep,
+            Op::Keep if before => Op::Replace,
+            op => op,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { plain::<N>(op, src, dst, by) }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { with_scalar!(scalar, each(count, src, dst, op, before)) }
+}
+
 /// Updates an element, and returns its old value.
 ///
 /// # Safety

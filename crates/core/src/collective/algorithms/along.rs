@@ -86,7 +86,7 @@ pub(super) fn along_nodes(job: &Job, input: Buffer, chunks: &Blocks, goal: Goal)
                         false => vector(&mut made, rank),
                     });
                 }
-                made.fold_behind(job, job.end(step), &vectors, to, count);
+                made.fold_behind(job.end(step), &vectors, to, count);
                 if here < last {
                     made.send(
                         job,

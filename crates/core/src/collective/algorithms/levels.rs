@@ -157,7 +157,7 @@ pub(super) fn reduce_scratch(made: &mut Schedule, job: &Job, stage: usize, count
     let vectors: Vec<_> = (0..job.ranks)
         .map(|rank| From::Spot(SCRATCH.plus(rank * count)))
         .collect();
-    made.fold_behind(job, stage, &vectors, OUTPUT, count);
+    made.fold_behind(stage, &vectors, OUTPUT, count);
 }
 
 /// A broadcast of a long vector. The root deals out the vector among the other ranks of its node, and once more among

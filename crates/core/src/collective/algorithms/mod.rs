@@ -165,7 +165,10 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
             let gathered = count.saturating_mul(job.ranks).saturating_mul(job.size);
             if is_crowd && gathered <= choice.short.saturating_mul(8) {
                 tree::all_reduce(job, input, count)
-            } else if !is_crowd && is_short(count) {
+            } else if match job.ranks {
+                ..=2 => count.saturating_mul(job.size) <= choice.pair,
+                _ => !is_crowd && is_short(count),
+            } {
                 match nodes.are_layered() {
                     true => levels::share_and_reduce(job, input, count),
                     false => reduce::everywhere(job, input, count),

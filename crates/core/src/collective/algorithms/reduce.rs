@@ -6,7 +6,7 @@ use super::levels::{Part, share};
 
 impl Schedule {
     /// At the end of a step, reduces what the other ranks have sent and the `own` part of this rank to `to`. If the own
-    /// part is at `to` itself, it is saved first, unless the reduction begins with it.
+    /// part is at `to` itself, it is saved first, unless it is one of the first two.
     fn fold(
         &mut self,
         job: &Job,
@@ -19,7 +19,7 @@ impl Schedule {
             return;
         }
         let mut mine = own;
-        if own == to && job.rank != 0 {
+        if own == to && job.rank > 1 {
             self.needs_scratch(count);
             self.copy_beside(job.end(step), own, SCRATCH, count);
             mine = SCRATCH;
@@ -29,7 +29,7 @@ impl Schedule {
             false => received(rank),
         };
         let vectors: Vec<_> = (0..job.ranks).filter_map(vector).collect();
-        self.fold_behind(job, job.end(step), &vectors, to, count);
+        self.fold_behind(job.end(step), &vectors, to, count);
     }
 
     /// Receives a piece from each other rank.

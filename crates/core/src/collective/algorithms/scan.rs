@@ -24,14 +24,14 @@ pub(super) fn direct(job: &Job, input: Buffer, exclusive: bool, count: usize) ->
             .collect();
         if !exclusive {
             let mut mine = own;
-            if own == to {
+            if own == to && job.rank > 1 {
                 made.needs_scratch(count);
                 made.copy_beside(job.end(step), own, SCRATCH, count);
                 mine = SCRATCH;
             }
             vectors.push(From::Spot(mine));
         }
-        made.fold_behind(job, job.end(step), &vectors, to, count);
+        made.fold_behind(job.end(step), &vectors, to, count);
     }
     made
 }
@@ -54,9 +54,9 @@ pub(super) fn chain(job: &Job, input: Buffer, exclusive: bool, count: usize) -> 
             continue;
         }
         let before = made.receive_at(step, only(job.rank - 1), count);
-        // The own part is saved where the result replaces it.
+        // The own part is saved where something else replaces it.
         let mut mine = own;
-        if own == to && (next.is_some() || !exclusive) {
+        if own == to && next.is_some() && exclusive {
             mine = SCRATCH;
             made.needs_scratch(count);
             made.copy_beside(step, own, mine, count);
@@ -72,7 +72,7 @@ pub(super) fn chain(job: &Job, input: Buffer, exclusive: bool, count: usize) -> 
         if exclusive {
             made.needs_scratch(job.piece + count);
         }
-        made.fold_behind(job, step, &[before, From::Spot(mine)], sent, count);
+        made.fold_behind(step, &[before, From::Spot(mine)], sent, count);
         if let Some(next) = next {
             made.send_at(step + 1, next, sent, count);
         }

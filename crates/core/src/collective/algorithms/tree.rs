@@ -90,7 +90,7 @@ pub(super) fn all_reduce(job: &Job, input: Buffer, count: usize) -> Schedule {
         From::Spot(SCRATCH.plus(at * count))
     };
     let vectors: Vec<_> = (0..job.ranks).map(vector).collect();
-    made.fold_behind(job, last + 1, &vectors, OUTPUT, count);
+    made.fold_behind(last + 1, &vectors, OUTPUT, count);
     made
 }
 

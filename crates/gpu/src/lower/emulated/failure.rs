@@ -334,10 +334,10 @@ pub(super) fn check_follow(machine: &mut Machine, seeds: Range<u64>) -> Result<(
         let (sum, terms) = (arena.word(5), [arena.word(7), arena.word(8)]);
         let reduces = [(Op::Replace, terms[0]), (Op::Sum, terms[1])].map(|(op, src)| {
             Step::Move(Move {
-                action: Action::Accumulate {
+                action: Action::Fold {
                     op,
                     scalar: Scalar::U64,
-                    atomic: false,
+                    before: false,
                 },
                 size: 8,
                 count: 1,

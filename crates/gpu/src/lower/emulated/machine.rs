@@ -486,7 +486,7 @@ pub(super) fn layout(sizes: Sizes) -> Vec<u64> {
     .map(u64::from);
     let structs = [
         fields!(Record: team lanes index count batch),
-        fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip from to unit scalar),
+        fields!(ShortLane: kind steps word operand quantum arrivals src dst flip count out value tail landing landing_flip from to unit unused),
         fields!(Head: kind length flags),
         fields!(WaitStep: word operand quantum arrivals tag.window tag.peer tag.awaited slot),
         fields!(AddStep: word value count),
@@ -494,7 +494,7 @@ pub(super) fn layout(sizes: Sizes) -> Vec<u64> {
         fields!(CheckStep: count most tag.window tag.peer tag.awaited),
         fields!(MoveStep: count src dst src_flip dst_flip parity result compare size sub action op scalar unit src_shape dst_shape row),
         fields!(ShapeStep: table rank count stride),
-        fields!(TermStep: src flip parity op),
+        fields!(TermStep: src flip parity op last),
         fields!(RawFault: kind tag.window tag.peer tag.awaited epoch),
         fields!(State: stop fault stamps.ring stamps.slots stamps.head stamps.taken stamps.dropped stamps.telling),
         fields!(RawBlocked: active tag.window tag.peer tag.awaited epoch),

@@ -26,7 +26,8 @@ impl Maker<'_> {
     }
 
     /// Reduces the slots of some ranks, one after the other, to one place. Usually the first slot replaces the
-    /// contents. If other lanes may use the same place, each slot is a move of its own.
+    /// contents, and some come before those in front. If other lanes may use the same place, each slot is a move of its
+    /// own. Some lanes also wait, copy and add.
     fn reduction(&mut self) -> Vec<Step> {
         let scalar = self.rng.of(&Scalar::ALL);
         let float = matches!(scalar, Scalar::F32 | Scalar::F64);
@@ -48,6 +49,17 @@ impl Maker<'_> {
         let flips = self.rng.once_in(2);
         let ranks = self.rng.within(1..=9);
         let mut steps = Vec::new();
+        let mut awaited = None;
+        let mixed = !atomic && self.rng.once_in(2);
+        if mixed {
+            let epoch = self.rng.below(4) as u64;
+            let (wait, operand) = self.wait(epoch, QUANTUM);
+            steps.push(wait);
+            if self.rng.once_in(3) {
+                steps.push(Step::Move(self.copy(operand)));
+            }
+            awaited = Some(operand);
+        }
         for rank in 0..ranks {
             let flip = if flips {
                 (size * count).next_multiple_of(64)
@@ -59,9 +71,10 @@ impl Maker<'_> {
             self.fractions(at.wrapping_add(flip), count, scalar);
             // No wait of this lane advances it, so it has this value from the beginning.
             let epoch = self.rng.below(4) as u64;
-            let parity = match flips {
-                true => self.arena.word((epoch + 1) * QUANTUM),
-                false => Ptr::NULL,
+            let parity = match (flips, awaited) {
+                (true, Some(operand)) if self.rng.once_in(2) => operand,
+                (true, _) => self.arena.word((epoch + 1) * QUANTUM),
+                (false, _) => Ptr::NULL,
             };
             let op = if rank == 0 && replaces {
                 Op::Replace
@@ -70,7 +83,14 @@ impl Maker<'_> {
             };
             let src = Side { flip, ..linear(at) };
             steps.push(Step::Move(Move {
-                action: Action::Accumulate { op, scalar, atomic },
+                action: match atomic {
+                    true => Action::Accumulate { op, scalar, atomic },
+                    false => Action::Fold {
+                        op,
+                        scalar,
+                        before: rank != 0 && self.rng.once_in(3),
+                    },
+                },
                 size: size as u32,
                 count,
                 src,
@@ -81,11 +101,14 @@ impl Maker<'_> {
                 buffers: 2,
             }));
         }
+        if mixed {
+            steps.push(self.add());
+        }
         steps
     }
 }
 
 /// Reductions have the host's result, to the bit, in whatever order the threads run.
 pub(in super::super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
-    check_lanes(machine, seeds, (3, 6), |maker| maker.reduction())
+    check_lanes(machine, seeds, (3, 12), |maker| maker.reduction())
 }

@@ -143,32 +143,49 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "load_relaxed(parity) >> QUANTUM_BITS) - 1)",
         "load_relaxed(parity) >> QUANTUM_BITS))",
     ),
-    // Terms of a reduction: those of the other epoch; in another order; the first ones again; without the old value;
-    // too few at the end.
+    // Terms of a reduction: those of the other epoch; in another order; the first ones again; without the old value; too
+    // many. Elements behind the lines that are not there; those of another block.
     (
         REDUCTIONS,
-        "is_odd(terms[t + k].parity) ? terms[t + k].flip : 0",
-        "is_odd(terms[t + k].parity) ? 0 : terms[t + k].flip",
+        "return term.src + (odd ? term.flip : 0);",
+        "return term.src + (odd ? 0 : term.flip);",
     ),
     (
         REDUCTIONS,
-        "all = combined(scalar, terms[t + k].op, all, values[0]);",
-        "all = combined(scalar, terms[t + k].op, values[0], all);",
+        "term.last ? epoch & 1",
+        "term.last ? !(epoch & 1)",
     ),
     (
         REDUCTIONS,
-        "values[next - 1] = values[next];",
-        "values[next] = values[next - 1];",
+        "combined(scalar, terms.terms[t].op, all, fetch_bits(terms.at(t) + at, bytes));",
+        "combined(scalar, terms.terms[t].op, fetch_bits(terms.at(t) + at, bytes), all);",
     ),
     (
         REDUCTIONS,
-        "terms[0].op == OP_REPLACE ? 0 :",
-        "terms[0].op <= OP_REPLACE ? 0 :",
+        "{ return t ? place(terms[t], epoch) : lead;",
+        "{ return lead;",
+    ),
+    (REDUCTIONS, "these.start = these.lead;", ""),
+    (
+        REDUCTIONS,
+        "if (these.number) these.lead = place(second, epoch);",
+        "",
+    ),
+    (REDUCTIONS, "these.number--;", ""),
+    (
+        REDUCTIONS,
+        "const u64 at = (u64)lines * sizeof(V16) + i * sizeof(T);",
+        "const u64 at = i * sizeof(T);",
     ),
     (
         REDUCTIONS,
-        "number - t < TERMS ? number - t : TERMS;",
-        "number - t < TERMS ? number - t - 1 : TERMS;",
+        "all[k] = sum_line<T>(all[k], next[k]);",
+        "all[k] = sum_line<T>(next[k], next[k]);",
+    ),
+    (
+        REDUCTIONS,
+        "reduce(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);",
+        "reduce(move, stand->epoch, team.rank(), count * Team::size);",
     ),
     // The bytes beside an element that is smaller than a word.
     (
@@ -190,8 +207,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // In a reduction by several blocks: another block's elements; and a reduction of a failed stream.
     (
         REDUCTIONS,
-        "part, (u64)part.index * team + threadIdx.x % team, (u64)part.count * team);",
-        "part, threadIdx.x % team, (u64)part.count * team);",
+        "part, part.index * team + threadIdx.x % team, part.count * team);",
+        "part, threadIdx.x % team, part.count * team);",
     ),
     (
         FOLLOW,
@@ -385,8 +402,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "stand->epoch, index * Team::size + team.rank(), count * Team::size);",
-        "stand->epoch, index * Team::size + team.rank(), Team::size);",
+        "carry(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);",
+        "carry(move, stand->epoch, index * Team::size + team.rank(), Team::size);",
     ),
     (
         MOVES,

@@ -83,23 +83,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         PARITIES,
-        "run_steps(launch, Warp(), stands[member], lane",
+        "run_steps<false>(launch, Warp(), stands[member], lane",
         "run_steps(launch, Warp(), stands[0], lane",
     ),
     (
         MOVES,
-        "run_steps(launch, Warp(), stands[member], lane, part);",
-        "run_steps(launch, Warp(), stands[member], lane, {member, 1, part.alone});",
+        "run_steps<false>(launch, Warp(), stands[member], lane, part);",
+        "run_steps<false>(launch, Warp(), stands[member], lane, {member, 1, part.alone});",
     ),
     (
         EPOCHS,
-        "run_steps(launch, Block(), stands[0], lane, part);",
-        "run_steps(launch, Block(), stands[0], lane, {0, part.count, true});",
+        "run_steps<false>(launch, Block(), stands[0], lane, part);",
+        "run_steps<false>(launch, Block(), stands[0], lane, {0, part.count, true});",
     ),
     (
         EPOCHS,
-        "run_steps(launch, Block(), stands[0], lane, part);",
-        "run_steps(launch, Block(), stands[0], lane, {part.index, part.count + 1, true});",
+        "run_steps<false>(launch, Block(), stands[0], lane, part);",
+        "run_steps<false>(launch, Block(), stands[0], lane, {part.index, part.count + 1, true});",
     ),
     (
         EPOCHS,
