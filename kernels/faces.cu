@@ -310,11 +310,23 @@ KERNEL faces_copy_part(FACES_ARGUMENT g, u32 mode, const double *u, u64 u_len, d
   });
 }
 
-// ---- Pack ----
+// ---- Pack, and send ----
+
+// Where packed values go: to one buffer, or straight to the slots of the neighbours.
+struct ToBuffer {
+  double *values;
+
+  INLINE_MEMBER void put(const FacesGeometry &g, u32 k, u32 at, double value) const { values[g.slot[k] + at] = value; }
+};
+struct ToSlots {
+  const tidegate::OutSlot<double> *slots;
+
+  INLINE_MEMBER void put(const FacesGeometry &, u32 k, u32 at, double value) const { slots[k].put_value(at, value); }
+};
 
 // Value `at` of the message to a face of dimension F.
-template <u32 F>
-INLINE void pack_face(const Turn &turn, const FacesGeometry &g, bool upper, u32 at, const double *u, double *out) {
+template <u32 F, class To>
+INLINE void pack_face(const Turn &turn, const FacesGeometry &g, bool upper, u32 at, const double *u, const To &to) {
   constexpr u32 A = F == 0u ? 1u : 0u, B = F == 2u ? 1u : 2u;
   const u32 sides = upper ? 7u : 0u;
   if (at >= g.n * g.n * g.m[A] * g.m[B]) return;
@@ -325,15 +337,15 @@ INLINE void pack_face(const Turn &turn, const FacesGeometry &g, bool upper, u32 
   p.i[B] = digit(rest, g.n, g.by_n);
   p.j[A] = digit(rest, g.m[A], g.by_m[A]);
   p.j[B] = rest;
-  const u64 from = block_index(g, p), to = g.slot[direction(1u << F, sides)] + at;
+  const u64 from = block_index(g, p);
   turn.await();
-  out[to] = u[from];
+  to.put(g, direction(1u << F, sides), at, u[from]);
 }
 
 // Value `at` of the four messages to the edges along A. By the sides of their other two dimensions, their order is:
 // both lower, first upper, second upper, both upper.
-template <u32 A>
-INLINE void pack_edge(const Turn &turn, const FacesGeometry &g, u32 at, const double *u, double *out) {
+template <u32 A, class To>
+INLINE void pack_edge(const Turn &turn, const FacesGeometry &g, u32 at, const double *u, const To &to) {
   constexpr u32 F = A == 0u ? 1u : 0u, S = A == 2u ? 1u : 2u;
   Point p;
   u32 rest = at;
@@ -343,42 +355,59 @@ INLINE void pack_edge(const Turn &turn, const FacesGeometry &g, u32 at, const do
   set_end(g, p, F, rest & 1u);
   set_end(g, p, S, rest >> 1);
   const u32 k = direction(1u << F | 1u << S, upper);
-  const u64 from = block_index(g, p), to = g.slot[k] + p.i[A] + g.n * p.j[A];
+  const u64 from = block_index(g, p);
   turn.await();
-  if (g.neighbours >> k & 1u) out[to] = u[from];
+  if (g.neighbours >> k & 1u) to.put(g, k, p.i[A] + g.n * p.j[A], u[from]);
 }
 
-KERNEL faces_pack(FACES_ARGUMENT g, const double *u, u64 u_len, double *out, u64 out_len) {
-  const Turn turn;
-  if (u_len < g.values || out_len < g.packed) return;
+template <class To>
+INLINE void pack(const Turn &turn, const FacesGeometry &g, const double *u, const To &to) {
   for (u32 tile = blockIdx.x; tile < g.pack_tiles[FACES_GROUPS]; tile += gridDim.x) {
     const u32 group = group_of(g.pack_tiles, tile);
     const u32 start = (tile - g.pack_tiles[group]) * FACES_TILE;
     for (u32 t = threadIdx.x; t < FACES_TILE; t += blockDim.x) {
       u32 at = start + t;
       switch (group) {
-        case 0: case 5: pack_face<2>(turn, g, group == 5u, at, u, out); break;
-        case 1: case 4: pack_face<1>(turn, g, group == 4u, at, u, out); break;
-        case 2: case 3: pack_face<0>(turn, g, group == 3u, at, u, out); break;
+        case 0: case 5: pack_face<2>(turn, g, group == 5u, at, u, to); break;
+        case 1: case 4: pack_face<1>(turn, g, group == 4u, at, u, to); break;
+        case 2: case 3: pack_face<0>(turn, g, group == 3u, at, u, to); break;
         default: {
           const u32 edges[3] = {4u * g.n * g.m[0], 4u * g.n * g.m[1], 4u * g.n * g.m[2]};
           if (at < edges[0]) {
-            pack_edge<0>(turn, g, at, u, out);
+            pack_edge<0>(turn, g, at, u, to);
           } else if ((at -= edges[0]) < edges[1]) {
-            pack_edge<1>(turn, g, at, u, out);
+            pack_edge<1>(turn, g, at, u, to);
           } else if ((at -= edges[1]) < edges[2]) {
-            pack_edge<2>(turn, g, at, u, out);
+            pack_edge<2>(turn, g, at, u, to);
           } else if ((at -= edges[2]) < 8u) {
             const u32 k = direction(7u, at);
             Point p;
             for (u32 d = 0u; d < 3u; d++) set_end(g, p, d, at >> d & 1u);
             turn.await();
-            if (g.neighbours >> k & 1u) out[g.slot[k]] = u[block_index(g, p)];
+            if (g.neighbours >> k & 1u) to.put(g, k, 0u, u[block_index(g, p)]);
           }
         }
       }
     }
   }
+}
+
+KERNEL faces_pack(FACES_ARGUMENT g, const double *u, u64 u_len, double *out, u64 out_len) {
+  const Turn turn;
+  if (u_len < g.values || out_len < g.packed) return;
+  pack(turn, g, u, ToBuffer{out});
+}
+
+// Puts the values straight to the neighbours, and completes them. Slot j is that of the j-th neighbour, by direction.
+KERNEL faces_send(FACES_ARGUMENT g, const double *u, u64 u_len, tidegate::AllSlots<double> out) {
+  __shared__ tidegate::OutSlot<double> slots[26];
+  const Turn turn;
+  turn.await();
+  for (u32 k = threadIdx.x; k < 26u; k += blockDim.x)
+    if (g.neighbours >> k & 1u) slots[k] = out.slot({(u32)__popc(g.neighbours & ((1u << k) - 1u))});
+  __syncthreads();
+  if (u_len >= g.values) pack(turn, g, u, ToSlots{slots});
+  out.complete();
 }
 
 // ---- Unpack ----

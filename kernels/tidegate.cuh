@@ -14,6 +14,7 @@
 // |                                | before it (or behind it, where none stands before)         |
 // | `out: OutSlots<f64>`           | `tidegate::OutSlots<double> out`                           |
 // | `out: LastSlots<f64>`          | `tidegate::LastSlots<double> out`                          |
+// | `out: AllSlots<f64>`           | `tidegate::AllSlots<double> out`                           |
 // | `to: Out<f64>`                 | `tidegate::Out<double> to`                                 |
 // | `by: f64`, `Plain<T>`          | `double by`, a struct of the same layout                   |
 //
@@ -47,30 +48,34 @@
 //     }
 //
 // A *team* puts together: `Thread`, `Warp`, `Block` or `Grid`. `out.put(tidegate::Block(), to, first, x, count)` puts
-// `count` elements at `x` to the elements from `first` on. With `OutSlots` a kernel cannot complete a target, and with
-// `LastSlots` it can put to that target alone.
+// `count` elements at `x` to the elements from `first` on. With `OutSlots` a kernel cannot complete a target, with
+// `LastSlots` it can put to that target alone, and with `AllSlots` it completes all targets at once.
 //
 // # The contract of a kernel that puts
 //
 // The binding of the kernel (`unsafe` in Rust) promises these points, for every grid and all arguments. A point with a
 // star is checked if TIDEGATE_CHECKS is defined before this file is included.
 //
-// 1. `OutSlots` and `LastSlots` are used by the functions of this file only.
+// 1. `OutSlots`, `LastSlots` and `AllSlots` are used by the functions of this file only.
 // 2. All threads of a team call a put of the team together, with the same arguments. *(blocks)
 // 3. The elements at `x` are in memory that the kernel may read, aligned for their type*. If other threads have written
 //    them, a barrier of the team comes before the put.
 // 4. No thread writes the elements at `x` before the put's threads have come to their next barrier.
 // 5. If two threads put to one element in one epoch, its value is one of the two.
-// 6. Every thread of a block that completes a target calls `complete` exactly once*, and puts to that target before.
-//    `complete()` is called by all blocks of the grid, `complete(n)` by exactly n blocks.
+// 6. Every thread of a block that completes a target calls `complete` exactly once, and puts to that target before.
+//    `complete()` is called by all blocks of the grid, `complete(n)` by exactly n blocks, at least one. (Another number
+//    is found, and fails the stream, perhaps after the target has gone on.)
 // 7. The kernel waits for no other rank, and for no block that may not have begun.
 //
 // # Failure
 //
 // A kernel keeps to the lengths of slices that it is given: nothing checks that. But each put checks its slot. A put
-// that does not fit, that goes to a slot which does not exist or to a target that is complete, stores nothing, and
-// records a fault. Then `Opened::complete` makes the stream fail by name, and the targets with it. If a target has never
-// posted, the stream has failed at `open`: kernels run nevertheless, but their puts store nothing.
+// that does not fit, or that goes to a slot which does not exist, stores nothing, and records a fault. So does a put to a
+// target that an earlier kernel has completed. Then `Opened::complete` makes the stream fail by name, and the targets
+// with it.
+//
+// Kernels run even on a stream that has failed. They complete no target then, and store nothing to a target that has not
+// posted.
 
 #ifndef TIDEGATE_CUH
 #define TIDEGATE_CUH

@@ -67,8 +67,9 @@ struct OutHead {
 struct OutTarget {
   u64 given, check, passed;
   u64 done;  // the address of the target's word
-  u64 arrived;
-  u64 unused[3];
+  u32 zero, arrived;
+  u64 bell;  // of host streams
+  u64 unused[2];
 };
 struct OutEntry {
   u64 base;
@@ -102,12 +103,12 @@ template <class Unit> DEV void copy_units(u64 to, u64 from, u64 units, u64 rank,
   for (; i + (depth - 1) * size < units; i += depth * size) {
     Unit some[depth];
 #pragma unroll
-    for (u32 k = 0; k < depth; k++) some[k] = *(const Unit *)(from + (i + k * size) * sizeof(Unit));
+    for (u32 k = 0; k < depth; k++) some[k] = load_data<Unit>(from + (i + k * size) * sizeof(Unit));
 #pragma unroll
     for (u32 k = 0; k < depth; k++) put(to + (i + k * size) * sizeof(Unit), some[k]);
   }
 #pragma unroll 1
-  for (; i < units; i += size) put(to + i * sizeof(Unit), *(const Unit *)(from + i * sizeof(Unit)));
+  for (; i < units; i += size) put(to + i * sizeof(Unit), load_data<Unit>(from + i * sizeof(Unit)));
 }
 
 template <unsigned bytes> struct UnitOf;
@@ -133,19 +134,19 @@ template <unsigned align> DEV void copy(u64 to, u64 from, u64 bytes, u64 rank, u
 #pragma unroll 1
   for (u64 i = rank; i < all; i += size) {
     const u64 at = i < first ? i * least : behind + (i - first) * least;
-    put(to + at, *(const Unit *)(from + at));
+    put(to + at, load_data<Unit>(from + at));
   }
 }
 
 template <class T> DEV void copy_value(u64 to, const T &value) {
   if constexpr (sizeof(T) == alignof(T) && sizeof(T) <= 8) {
     typedef typename UnitOf<sizeof(T)>::type Unit;
-    put(to, *(const Unit *)&value);
+    put(to, load_data<Unit>((u64)&value));
   } else {
     const unsigned least = alignof(T) < 8 ? alignof(T) : 8;
     typedef typename UnitOf<least>::type Unit;
 #pragma unroll
-    for (u64 i = 0; i < sizeof(T) / least; i++) put(to + i * least, ((const Unit *)&value)[i]);
+    for (u64 i = 0; i < sizeof(T) / least; i++) put(to + i * least, load_data<Unit>((u64)&value + i * least));
   }
 }
 
@@ -163,11 +164,29 @@ DEV bool is_together(Block block, u64 slot, u64 first, u64 from, u64 count) {
 }
 #endif
 
+// Whether the block of this thread is the last of so many to come here. The count begins again at 0. (The next kernel
+// that counts there comes later in the order of the stream.)
+DEV bool is_last(OutTarget *target, u32 blocks) { return blocks < 2 || arrive((u64)&target->arrived, blocks - 1) == blocks - 1; }
+
 // ---- The slots of an open outbox ----
 
 // The number of an outbound slot: `Out::index` of its handle.
 template <class T> struct Out {
   unsigned index;
+};
+
+// One slot, looked up. It is plain data, so a block can keep it in shared memory. If the stream has failed, nothing is
+// put.
+template <class T> struct OutSlot {
+  OutHead *head;
+  u64 at;  // 0: nothing may be put
+  u64 len;
+  u32 index;
+
+  DEV void put_value(u64 i, const T &value) const {
+    if (i >= len) record(head, BEYOND, index, i + 1);
+    else if (at) copy_value(at + i * sizeof(T), value);
+  }
 };
 
 // All outbound slots of a window. A kernel can put to them, and nothing else.
@@ -176,6 +195,7 @@ template <class T> class OutSlots {
   u32 slots, targets;
 
   template <class> friend class LastSlots;
+  template <class> friend class AllSlots;
 
   DEV const OutEntry *entry(u32 slot) const { return (const OutEntry *)((u64)head + sizeof(OutHead) + targets * sizeof(OutTarget)) + slot; }
 
@@ -219,6 +239,20 @@ template <class T> class OutSlots {
     if (at) copy<alignof(T)>(at, (u64)from, count * sizeof(T), team.rank(), team.size());
   }
 
+  // One thread completes a target, behind everything that the kernel has put. If the stream has failed, what it has
+  // put may be wrong: the batch behind the kernel poisons the target's word. (The swap finds the second of two threads
+  // that come at the same time.)
+  DEV void complete_target(OutTarget *target, const u32 *stop) const {
+    const u64 given = load_relaxed((u64)&target->given);
+    if (load_relaxed32(stop) || given & GRANT_POISON || load_relaxed((u64)&head->fault)) return;
+    if (!(given / GRANT_QUANTUM % 2) || swap64((u64)&target->given, given, given + GRANT_QUANTUM) != given) {
+      record(head, COMPLETED_TWICE, 0, 0);
+      return;
+    }
+    add_release(of_thread(target->done), GRANT_QUANTUM);
+    store_relaxed((u64)&target->check, load_relaxed((u64)&target->check) + GRANT_QUANTUM);
+  }
+
   DEV void put_value_to(Out<T> to, u64 index, const T &value, const OutTarget *only) const {
     const u64 at = place(to.index, index, 1, only);
     if (at) copy_value(at, value);
@@ -236,12 +270,19 @@ template <class T> class OutSlots {
 
   // Puts one element to a slot. One thread calls it.
   DEV void put_value(Out<T> to, u64 index, const T &value) const { put_value_to(to, index, value, 0); }
+
+  // A slot that has been looked up, for threads that put many values to it.
+  DEV OutSlot<T> slot(Out<T> to) const {
+    const u64 len = len_of(to);
+    return OutSlot<T>{head, place(to.index, 0, len, 0), len, to.index};
+  }
 };
 
 // The outbound slots to one target, and the right to complete that target.
 template <class T> class LastSlots {
   OutSlots<T> out;
   OutTarget *target;
+  const u32 *stop;  // of the stream: not zero once it has failed
 
  public:
   // As of `OutSlots`.
@@ -253,25 +294,41 @@ template <class T> class LastSlots {
   // Completes the target: it may read everything that has been put. All threads of `blocks` blocks call it.
   DEV void complete(u32 blocks) const {
     block_barrier();
-    if (Block().rank() != 0) return;
-    // (The count begins again at 0. The next kernel that completes the target comes later in the order of the stream.)
-    if (blocks > 1 && arrive((u64)&target->arrived, blocks - 1) != blocks - 1) return;
-    const u64 given = load_relaxed((u64)&target->given);
-    if (given & GRANT_POISON || load_relaxed((u64)&out.head->fault)) return;
-    if (!(given / GRANT_QUANTUM % 2)) {
-      record(out.head, COMPLETED_TWICE, 0, 0);
-      return;
-    }
-    store_relaxed((u64)&target->given, given + GRANT_QUANTUM);
-    add_release(of_thread(target->done), GRANT_QUANTUM);
-    store_relaxed((u64)&target->check, load_relaxed((u64)&target->check) + GRANT_QUANTUM);
+    if (Block().rank() == 0 && is_last(target, blocks)) out.complete_target(target, stop);
   }
 
   // The same for a kernel all of whose blocks call it.
   DEV void complete() const { complete(Grid().blocks()); }
 };
 
-static_assert(sizeof(OutSlots<double>) == 16 && sizeof(LastSlots<double>) == 24 && sizeof(Out<double>) == 4, "as the parameters of `kernel!`");
+// All outbound slots, and the right to complete all targets.
+template <class T> class AllSlots {
+  OutSlots<T> out;
+  const u32 *stop;  // as of `LastSlots`
+
+ public:
+  // As of `OutSlots`.
+  DEV u64 len() const { return out.len(); }
+  DEV u64 len_of(Out<T> to) const { return out.len_of(to); }
+  template <class Team> DEV void put(Team team, Out<T> to, u64 first, const T *from, u64 count) const { out.put(team, to, first, from, count); }
+  DEV void put_value(Out<T> to, u64 index, const T &value) const { out.put_value(to, index, value); }
+  DEV OutSlot<T> slot(Out<T> to) const { return out.slot(to); }
+
+  // Completes all targets. All threads of `blocks` blocks call it. The threads of the last block have a target each.
+  DEV void complete(u32 blocks) const {
+    __shared__ u32 last;
+    OutTarget *const targets = (OutTarget *)((u64)out.head + sizeof(OutHead));
+    block_barrier();
+    if (Block().rank() == 0) last = out.targets && is_last(targets, blocks);
+    block_barrier();
+    if (!last) return;
+    for (u64 k = Block().rank(); k < out.targets; k += Block().size()) out.complete_target(targets + k, stop);
+  }
+  DEV void complete() const { complete(Grid().blocks()); }
+};
+
+static_assert(sizeof(AllSlots<double>) == 24, "as the parameter of `kernel!`");
+static_assert(sizeof(OutSlots<double>) == 16 && sizeof(LastSlots<double>) == 32 && sizeof(Out<double>) == 4, "as the parameters of `kernel!`");
 
 }  // namespace tidegate
 

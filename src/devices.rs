@@ -46,6 +46,8 @@ macro_rules! names {
         pub type OpenedSlots<'b, 's, T> = generic::OpenedSlots<'b, 's, T, $device>;
         /// The right to complete a target from inside a kernel, as its argument; see [`generic::Last`].
         pub type Last<'b, 's, T> = generic::Last<'b, 's, T, $device>;
+        /// The right to complete all targets from inside a kernel, as its argument; see [`generic::LastOfAll`].
+        pub type LastOfAll<'b, 's, T> = generic::LastOfAll<'b, 's, T, $device>;
         /// A barrier of all ranks, as [`generic::Barrier`] describes it.
         pub type Barrier<'s> = generic::Barrier<'s, $device>;
         /// Blocks of all ranks for all ranks, as [`generic::AllGather`] describes them.
@@ -82,7 +84,7 @@ macro_rules! names {
                 World,
             };
             pub use crate::{
-                Atomic, AtomicWindow, Buffers, ByRange, BySlot, Cartesian, Cells, CellsMut, Element,
+                AllSlots, Atomic, AtomicWindow, Buffers, ByRange, BySlot, Cartesian, Cells, CellsMut, Element,
                 Error, Group, In, Init, LastSlots, Op, Out, OutSlots, RangeWindow, Result, SlotWindow, Slots,
                 WorldOptions, exchange, stream,
             };

@@ -176,8 +176,8 @@ pub use tidegate_fabric as fabric;
 #[doc(inline)]
 pub use tidegate_mpi as mpi;
 pub use window::{
-    Atomic, AtomicWindow, Buffers, ByRange, BySlot, Group, In, LastSlots, Op, Out, OutSlots,
-    RangeWindow, SlotWindow, Slots, Window, exchange, try_exchange,
+    AllSlots, Atomic, AtomicWindow, Buffers, ByRange, BySlot, Group, In, LastSlots, Op, Out,
+    OutSlots, RangeWindow, SlotWindow, Slots, Window, exchange, try_exchange,
 };
 
 #[doc(hidden)]

@@ -312,6 +312,14 @@ DEV void warp_barrier() {
 
 // ---- Moves ----
 
+// Loads data of any type, from any memory. (By a pointer to another type, the compiler could move the load before the
+// store of the data.)
+template <typename T>
+DEV T load_data(u64 at) {
+    T value;
+    __builtin_memcpy(&value, __builtin_assume_aligned((const void *)at, sizeof(T)), sizeof(T));
+    return value;
+}
 template <typename T>
 DEV void fetch(T &value, u64 at) { value = *machine::global<T>(at); }
 template <typename T>

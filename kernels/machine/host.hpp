@@ -160,6 +160,12 @@ static inline u32 count_to(u64 at, u32 last) {
     machine::point();
     return old;
 }
+template <typename T>
+static inline T load_data(u64 at) {
+    T value;
+    memcpy(&value, (const void *)at, sizeof value);
+    return value;
+}
 static inline u32 arrive(u64 at, u32 last) { return count_to(at, last); }
 static inline u64 of_thread(u64 at) { return at; }
 static inline u32 count_down(u32 *at) {

@@ -147,6 +147,9 @@ DEV void block_barrier() {
 DEV void warp_barrier() {
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 }
+// Loads data of any type, from any memory. (NVIDIA's compilers draw no conclusions from types.)
+template <typename T>
+DEV T load_data(u64 at) { return *(const T *)at; }
 // Loads data for a move. It bypasses L1, which does not see what another GPU writes.
 DEV void fetch(V16 &value, u64 at) {
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"

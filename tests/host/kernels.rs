@@ -46,9 +46,11 @@ enum How {
     Twice,
     /// Two kernels complete a target each. The last one is for both if they are the same.
     Last,
+    /// One kernel completes all targets.
+    All,
 }
 
-const ALL: [How; 4] = [How::Host, How::Kernel, How::Twice, How::Last];
+const ALL: [How; 5] = [How::Host, How::Kernel, How::Twice, How::Last, How::All];
 
 fn open<'s>(s: &Stream<'s>, buffers: Buffers) -> Result<Ring<'s>> {
     let world = s.world();
@@ -132,8 +134,32 @@ fn step<'s>(s: &Stream<'s>, how: How, mut r: Ring<'s>) -> Result<Ring<'s>> {
             }
             opened.complete(s)?
         }
+        How::All => {
+            let opened = r.outbox.open(s)?;
+            s.launch(all(rank, to), (&r.epoch, opened.last_of_all()?))?;
+            opened.complete(s)?
+        }
     };
     r.inbox = exposed.wait(s)?;
+    check(s, r)
+}
+
+/// A kernel that puts to both neighbours, and completes them.
+fn all(
+    rank: usize,
+    to: [Out<u64>; 2],
+) -> impl Fn(&[u64], AllSlots<'_, u64>) + Clone + Send + 'static {
+    move |epoch, mut out| {
+        let message: Vec<_> = (0..LEN).map(|at| value(rank, epoch[0], at)).collect();
+        out.put(to[0], 0, &message);
+        (0..LEN).for_each(|at| out.put_one(to[1], at, message[at]));
+        out.complete();
+    }
+}
+
+/// Counts what is wrong of what has come.
+fn check<'s>(s: &Stream<'s>, mut r: Ring<'s>) -> Result<Ring<'s>> {
+    let (left, right) = s.world().ring();
     let from = r.from;
     let check = move |came: Slots<'_, u64>, epoch: &mut [u64], wrong: &mut [u64]| {
         for (from, rank) in [(from[0], left), (from[1], right)] {
@@ -168,6 +194,68 @@ fn kernels_and_hosts_put_by_turns() {
             results.into_iter().for_each(|result| result.unwrap());
         }
     }
+}
+
+/// An epoch whose targets a kernel completes, or the host.
+fn at_once<'s>(s: &Stream<'s>, mut r: Ring<'s>, by_kernel: bool) -> Result<Ring<'s>> {
+    let (rank, to) = (s.world().rank(), r.to);
+    let mut opened = r.outbox.open(s)?;
+    if by_kernel {
+        s.launch(all(rank, to), (&r.epoch, opened.last_of_all()?))?;
+    } else {
+        let put = move |epoch: &[u64], mut out: OutSlots<'_, u64>| {
+            let message: Vec<_> = (0..LEN).map(|at| value(rank, epoch[0], at)).collect();
+            to.iter().for_each(|to| out.put(*to, 0, &message));
+        };
+        s.launch(put, (&r.epoch, opened.slots()))?;
+    }
+    (r.inbox, r.outbox) = opened.exchange(s, r.inbox)?;
+    check(s, r)
+}
+
+/// Post, complete and wait as one batch, eager and replayed.
+#[test]
+fn a_filled_epoch_is_exchanged_at_once() {
+    for n in [1, 2, 3] {
+        let results = World::local(n, |world: World| -> Result<()> {
+            stream!(let s = world.stream()?);
+            let epochs = 7;
+            let mut r = at_once(&s, open(&s, Buffers::Double)?, true)?;
+            let (graph, back) = s.capture(r, |s, r| at_once(s, at_once(s, r, true)?, false))?;
+            let verdict = graph.verify(&s)?;
+            assert!(matches!(verdict, Verdict::Proved(_)), "{verdict}");
+            r = graph.replay(&s, back, epochs)?;
+            r = at_once(&s, r, false)?;
+            assert_eq!(r.epoch.into_host(&s)?[0], 2 + 2 * epochs as u64);
+            assert_eq!(r.wrong.into_host(&s)?[0], 0);
+            Ok(())
+        });
+        results.into_iter().for_each(|result| result.unwrap());
+    }
+}
+
+/// The right to complete all targets is the right to complete each.
+#[test]
+fn the_rights_to_complete_exclude_each_other() {
+    let results = World::local(2, |world: World| -> Result<()> {
+        stream!(let s = world.stream()?);
+        let r = open(&s, Buffers::Double)?;
+        let opened = r.outbox.open(&s)?;
+        let taken = |error: Error| {
+            let is = matches!(error, Error::Epoch(EpochError::LastTaken { .. }));
+            assert!(is, "{error}");
+        };
+        let one = opened.last(1 - world.rank())?;
+        taken(opened.last_of_all().map(drop).unwrap_err());
+        drop(one);
+        let all = opened.last_of_all()?;
+        taken(opened.last(1 - world.rank()).map(drop).unwrap_err());
+        drop(all);
+        let (inbox, _outbox) = opened.exchange(&s, r.inbox)?;
+        drop(inbox);
+        s.synchronize()
+    });
+    results.into_iter().for_each(|result| result.unwrap());
 }
 
 #[test]

@@ -93,6 +93,7 @@ const Kernel kernels[] = {
     OF(of_faces::faces, faces_init_part),
     OF(of_faces::faces, faces_copy_part),
     OF(of_faces::faces, faces_pack),
+    OF(of_faces::faces, faces_send),
     OF(of_faces::faces, faces_unpack),
     OF(of_faces::faces, faces_unpack_packed),
     OF(of_faces::faces, faces_compute),

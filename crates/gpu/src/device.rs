@@ -469,6 +469,10 @@ macro_rules! vendor {
                     self.0.most_lanes()
                 }
 
+                fn stop_word(&self) -> Result<Ptr, DeviceError> {
+                    self.0.stop_word()
+                }
+
                 fn prepare(&self, batch: &Arc<Batch>, items: usize) -> Result<(), DeviceError> {
                     self.0.prepare(batch, items)
                 }

@@ -26,7 +26,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use tidegate_hal::device::{Blocked, Call, Calls, DeviceError, Fault, Reclaim, Stand, Work};
-use tidegate_hal::memory::Block as _;
+use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::tell;
 
 use crate::block::GpuBlock;
@@ -157,6 +157,15 @@ impl StreamState {
         drop_left();
         gpu.admit(&shared)?;
         Ok(shared)
+    }
+
+    /// The word of the state that says that the stream has failed. It is the first.
+    pub(crate) fn stop_word(&self) -> Ptr {
+        const { assert!(std::mem::offset_of!(State, stop) == 0) };
+        self.state
+            .as_ref()
+            .expect("it stands until the drop")
+            .base()
     }
 
     pub(crate) fn state_address(&self) -> u64 {

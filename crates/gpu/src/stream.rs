@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim as _, Stream, StreamConfig};
+use tidegate_hal::memory::Ptr;
 use tidegate_hal::site::CallSite;
 use tidegate_hal::stamps::Stamps;
 
@@ -279,6 +280,12 @@ unsafe impl Stream for GpuStream {
 
     fn most_lanes(&self) -> usize {
         self.shared.likely_quota() * (THREADS / self.shared.gpu.limits.wave)
+    }
+
+    fn stop_word(&self) -> Result<Ptr, DeviceError> {
+        // Only batches look at other streams.
+        self.look_while(|followed| !followed.is_empty())?;
+        Ok(self.shared.stop_word())
     }
 
     fn prepare(&self, batch: &Arc<Batch>, _items: usize) -> Result<(), DeviceError> {

@@ -425,6 +425,16 @@ pub unsafe trait Stream: Send + 'static {
         usize::MAX
     }
 
+    /// Where a kernel sees that the stream has failed: the address of a `u32` that is not zero then. It stands for the
+    /// failures of all streams that this one follows, too. Null if no kernel runs on a stream that has failed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::submit`].
+    fn stop_word(&self) -> Result<Ptr, DeviceError> {
+        Ok(Ptr::NULL)
+    }
+
     /// Prepares a batch that the device could refuse. It finds room for the batch as the last of `items` items, and
     /// takes the stream's part of what streams share. It submits nothing. While the stream is captured, nothing is
     /// queued, so no room is needed.

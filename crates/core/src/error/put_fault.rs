@@ -28,7 +28,7 @@ pub enum PutFault {
         /// The number.
         slot: u32,
     },
-    /// A put to a target that a kernel has completed.
+    /// A put to a target that an earlier kernel has completed.
     Completed {
         /// The number of the outbound slot.
         slot: u32,
@@ -56,7 +56,8 @@ pub enum PutFault {
 
 impl PutFault {
     /// The fault that the device code has recorded: see `kernels/tidegate.cuh`. The lowest four bits say which it is.
-    /// Twenty bits have the number of the slot, and the others the end of the put.
+    /// Twenty bits have the number of the slot, and the others the end of the put. A number of blocks that is left over
+    /// is in the upper half.
     pub(crate) fn decode(recorded: u64) -> Option<Self> {
         let (slot, end) = ((recorded >> 4) as u32 & 0xf_ffff, recorded >> 24);
         Some(match recorded & 15 {
@@ -65,6 +66,7 @@ impl PutFault {
             3 => PutFault::Completed { slot },
             4 => PutFault::OtherTarget { slot },
             5 => PutFault::CompletedTwice,
+            0 if recorded > 0 => PutFault::CompletedTwice,
             6 => PutFault::NotTogether { slot },
             7 => PutFault::Unaligned { slot },
             _ => return None,
@@ -123,6 +125,7 @@ mod tests {
         assert_eq!(fault, Some(PutFault::Beyond { slot, end }));
         let fault = PutFault::decode(recorded(4, 7, 0));
         assert_eq!(fault, Some(PutFault::OtherTarget { slot: 7 }));
+        assert_eq!(PutFault::decode(3 << 32), Some(PutFault::CompletedTwice));
         assert_eq!(PutFault::decode(0), None);
         assert_eq!(PutFault::decode(15), None);
     }

@@ -10,7 +10,8 @@ use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::{
-    Discipline, Inbox, InboxView, Last, Memory, MemoryMut, OpenedSlots, Rest, RestMut, SeenAsItIs,
+    Discipline, Inbox, InboxView, Last, LastOfAll, Memory, MemoryMut, OpenedSlots, Rest, RestMut,
+    SeenAsItIs,
 };
 
 /// Kernels with one argument that is not in a tuple.
@@ -41,6 +42,7 @@ kernel_of_one! {
     RestMut<'b, 's, T, D>;
     OpenedSlots<'b, 's, T, D>;
     Last<'b, 's, T, D>;
+    LastOfAll<'b, 's, T, D>;
 }
 
 /// Kernels that do not exist. They are declared for the compiler's error, which says what to pass instead.

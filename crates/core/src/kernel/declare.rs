@@ -177,6 +177,9 @@ macro_rules! __signature {
     ([$($done:ty,)*] $name:ident : OutSlots<$item:ty> $(, $($rest:tt)*)?) => {
         $crate::__signature!([$($done,)* $crate::window::OutSlots<'static, $item>,] $($($rest)*)?)
     };
+    ([$($done:ty,)*] $name:ident : AllSlots<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::window::AllSlots<'static, $item>,] $($($rest)*)?)
+    };
     ([$($done:ty,)*] $name:ident : LastSlots<$item:ty> $(, $($rest:tt)*)?) => {
         $crate::__signature!([$($done,)* $crate::window::LastSlots<'static, $item>,] $($($rest)*)?)
     };

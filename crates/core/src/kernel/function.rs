@@ -25,7 +25,10 @@ use crate::error::{KernelError, Result};
 use crate::part::{Cells, CellsMut, LoweredPart};
 use crate::place::Of;
 use crate::stream::Stream;
-use crate::window::{In, LastSlots, LoweredLast, LoweredOut, LoweredSlots, Out, OutSlots, Slots};
+use crate::window::{
+    AllSlots, In, LastSlots, LoweredAll, LoweredLast, LoweredOut, LoweredSlots, Out, OutSlots,
+    Slots,
+};
 use crate::world::World;
 
 /// Code that is loaded to a device.
@@ -293,7 +296,8 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// | `Cells<T>`, `CellsMut<T>` | address, length of the whole region | `&Part`, `&mut Part` |
 /// | `In<T>` | the number of the slot (4 bytes): an index into the table before it (or behind it, if there is none before), less than its number of slots | a handle |
 /// | `OutSlots<T>` | `tidegate::OutSlots<T>` by value (16 bytes) | `opened.slots()` |
-/// | `LastSlots<T>` | `tidegate::LastSlots<T>` by value (24 bytes) | `opened.last(rank)?` |
+/// | `LastSlots<T>` | `tidegate::LastSlots<T>` by value (32 bytes) | `opened.last(rank)?` |
+/// | `AllSlots<T>` | `tidegate::AllSlots<T>` by value (24 bytes) | `opened.last_of_all()?` |
 /// | `Out<T>` | the number of the slot (4 bytes), for one of the two before it (or behind it, if there is none before) | a handle |
 /// | a number, `Plain<T>` | the value | a number, `Plain(value)` |
 ///
@@ -335,7 +339,7 @@ pub trait Parameter: 'static {
 #[diagnostic::on_unimplemented(
     message = "a function of device code cannot take the parameters `{Self}`",
     note = "it takes at most 16: put several arrays into one region, or several numbers into one struct (`#[derive(Clone, Copy, Element)] #[repr(C)]`, as `Plain<T>`)",
-    note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `OutSlots<T>`, `LastSlots<T>`, `In<T>`, `Out<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
+    note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `OutSlots<T>`, `LastSlots<T>`, `AllSlots<T>`, `In<T>`, `Out<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
 )]
 pub trait Signature: 'static {
     /// The sizes of what the function gets, in bytes.
@@ -433,6 +437,11 @@ impl<T: Element> Parameter for OutSlots<'static, T> {
 impl<T: Element> Parameter for LastSlots<'static, T> {
     type Lowered = LoweredLast<T>;
     const SIZES: &'static [usize] = &[LoweredLast::<T>::SIZE];
+}
+
+impl<T: Element> Parameter for AllSlots<'static, T> {
+    type Lowered = LoweredAll<T>;
+    const SIZES: &'static [usize] = &[LoweredAll::<T>::SIZE];
 }
 
 impl<T: Element> Parameter for In<T> {

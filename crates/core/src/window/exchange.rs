@@ -124,7 +124,8 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     inbox.half.ready(stream)?;
     outbox.half.ready(stream)?;
     inbox.choose_all();
-    let own = own_acts(inbox.own(), outbox.own());
+    const ALL: &[Act] = &[Act::Post, Act::Open, Act::Complete, Act::Wait];
+    let own = own_acts(inbox.own(), outbox.own(), (&ACCESS, ALL));
     for (myself, acts) in own.iter().flatten() {
         myself.admit(stream, acts)?;
     }
@@ -167,10 +168,11 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
 type Own<D> = (Arc<Myself<D>>, &'static [Act]);
 
 /// What the batch does towards this rank itself: in one window, or in each of two if the halves belong to different
-/// windows.
-fn own_acts<D: Device>(
+/// windows. The acts are those of the outbox, and those of both halves.
+pub(super) fn own_acts<D: Device>(
     inbox: Option<&Arc<Myself<D>>>,
     outbox: Option<&Arc<Myself<D>>>,
+    (access, all): (&'static [Act], &'static [Act]),
 ) -> [Option<Own<D>>; 2] {
     let one_window = match (inbox, outbox) {
         (Some(inbox), Some(outbox)) => Arc::ptr_eq(inbox, outbox),
@@ -178,8 +180,7 @@ fn own_acts<D: Device>(
     };
     let with = |myself: Option<&Arc<Myself<D>>>, acts| Some((myself?.clone(), acts));
     if one_window {
-        let all: &'static [Act] = &[Act::Post, Act::Open, Act::Complete, Act::Wait];
         return [with(inbox, all), None];
     }
-    [with(inbox, &[Act::Post, Act::Wait]), with(outbox, &ACCESS)]
+    [with(inbox, &[Act::Post, Act::Wait]), with(outbox, access)]
 }

@@ -6,7 +6,7 @@ use tidegate_hal::device::Parameters;
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{Bell, Grant, Granted, Word};
 
-use super::grants::{OutEntry, Place};
+use super::grants::{Cell, OutEntry, Place};
 use super::handle::Out;
 use crate::argument::{Lowered, OfSlots};
 use crate::element::Element;
@@ -44,7 +44,7 @@ impl<'k, T: Element> OutSlots<'k, T> {
     ///
     /// The table is that of an outbox of elements `T`, in memory of the host. It lives for `'k`. No other view of the
     /// outbox is used by another thread meanwhile.
-    unsafe fn new(place: Place, declaration: u64) -> Self {
+    pub(super) unsafe fn new(place: Place, declaration: u64) -> Self {
         let entries = match place.slots {
             0 => &[],
             // SAFETY: the caller promises that the entries are there; they are aligned to 8 bytes.
@@ -232,15 +232,26 @@ impl<'k, T: Element> OutSlots<'k, T> {
 /// ```
 pub struct LastSlots<'k, T: Element> {
     slots: OutSlots<'k, T>,
-    target: Target,
+    /// The target's cell in the table.
+    cell: Ptr,
 }
 
-/// The target that a kernel completes: its grant, its word and its bell.
-#[derive(Clone, Copy)]
-pub(super) struct Target {
-    pub(super) grant: Ptr,
-    pub(super) done: Ptr,
-    pub(super) bell: Ptr,
+/// Completes the target of a cell, if it is granted.
+///
+/// # Safety
+///
+/// The cell is that of a mapped target, in memory of the host. It lives, and so do the blocks that it names.
+pub(super) unsafe fn complete_target(cell: Ptr) {
+    // SAFETY: the caller's promise. The words of the grant are only ever accessed atomically, and nobody writes the
+    // other fields.
+    let cell = unsafe { &*cell.0.cast::<Cell>() };
+    // SAFETY: the word and the bell lie in blocks of the target that the half holds. Both are only ever accessed
+    // atomically.
+    let (done, bell) = unsafe { (&*cell.done.0.cast::<Word>(), &*cell.bell.0.cast::<Bell>()) };
+    // If the stream has failed, the item behind the kernel poisons the word.
+    if cell.grant.look() == Granted::Yes {
+        cell.grant.complete(done, bell);
+    }
 }
 
 impl<T: Element> LastSlots<'_, T> {
@@ -255,7 +266,7 @@ impl<T: Element> LastSlots<'_, T> {
     /// See [`LastSlots`].
     #[track_caller]
     pub fn put(&mut self, slot: Out<T>, first: usize, elements: &[T]) {
-        if self.slots.entry(slot).grant != self.target.grant {
+        if self.slots.entry(slot).grant != self.cell {
             other_target(slot.index);
         }
         self.slots.put(slot, first, elements);
@@ -290,20 +301,9 @@ impl<T: Element> Drop for LastSlots<'_, T> {
         if std::thread::panicking() {
             return;
         }
-        let Target { grant, done, bell } = self.target;
-        // SAFETY: the grant lies in the block of the table, the word and the bell in blocks of the target that the half
-        // holds. All are only ever accessed atomically.
-        let (grant, done, bell) = unsafe {
-            (
-                &*grant.0.cast::<Grant>(),
-                &*done.0.cast::<Word>(),
-                &*bell.0.cast::<Bell>(),
-            )
-        };
-        // If the stream has failed, the item behind the kernel poisons the word.
-        if grant.look() == Granted::Yes {
-            grant.complete(done, bell);
-        }
+        // SAFETY: the cell lies in the table, which lives as long as the view. `Opened::last` makes views of mapped
+        // targets only.
+        unsafe { complete_target(self.cell) };
     }
 }
 
@@ -352,7 +352,9 @@ pub struct LoweredOut<T> {
 /// The slots to one target as they are enqueued, for the kernel that completes it.
 pub struct LoweredLast<T> {
     pub(super) slots: LoweredOut<T>,
-    pub(super) target: Target,
+    pub(super) cell: Ptr,
+    /// Where the kernel sees that its stream has failed.
+    pub(super) stop: Ptr,
 }
 
 impl<T> Clone for LoweredOut<T> {
@@ -391,7 +393,7 @@ unsafe impl<T: Element> Lowered for LoweredOut<T> {
 /// `tidegate::OutSlots` of device code.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct RawOut {
+pub(super) struct RawOut {
     head: Ptr,
     slots: u32,
     targets: u32,
@@ -403,6 +405,7 @@ struct RawOut {
 struct RawLast {
     slots: RawOut,
     cell: Ptr,
+    stop: Ptr,
 }
 
 impl<T> LoweredOut<T> {
@@ -415,7 +418,7 @@ impl<T> LoweredLast<T> {
     pub(crate) const SIZE: usize = size_of::<RawLast>();
 }
 
-const _: () = assert!(size_of::<RawOut>() == 16 && size_of::<RawLast>() == 24);
+const _: () = assert!(size_of::<RawOut>() == 16 && size_of::<RawLast>() == 32);
 
 impl From<Place> for RawOut {
     fn from(place: Place) -> Self {
@@ -436,7 +439,7 @@ unsafe impl<T: Element> Lowered for LoweredLast<T> {
         LastSlots {
             // SAFETY: as above. Other views of the kernel are for other targets, so they reach none of these slots.
             slots: unsafe { OutSlots::new(self.slots.place, self.slots.declaration) },
-            target: self.target,
+            cell: self.cell,
         }
     }
 
@@ -447,7 +450,8 @@ unsafe impl<T: Element> Lowered for LoweredLast<T> {
     fn push(self, parameters: &mut Parameters) {
         parameters.push(&RawLast {
             slots: self.slots.place.into(),
-            cell: self.target.grant,
+            cell: self.cell,
+            stop: self.stop,
         });
     }
 }

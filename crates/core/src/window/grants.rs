@@ -12,7 +12,9 @@
 //! table, and puts nothing. The batch that completes looks there first, and fails.
 //!
 //! Both batches are always the same, so recordings contain them as they are. A stream that has failed poisons the words
-//! of the grants, as it poisons those of the targets. So kernels behind the failure store nothing.
+//! of the grants, as it poisons those of the targets. So kernels behind it store nothing to a target that has not posted.
+//! A kernel of a GPU may run on a failed stream before its next batch poisons the grants. So before it completes a
+//! target, it looks at the stream's own word for failures ([`stop_word`](tidegate_hal::device::Stream::stop_word)).
 //!
 //! Nobody knows which elements kernels put. So all slots of a far target are sent from their staging, which has the
 //! same contents as the target's slots: everything goes through it.
@@ -52,10 +54,13 @@ struct Head {
 pub(super) struct Cell {
     pub(super) grant: Grant,
     /// The target's word, which a kernel adds to that completes the target. 0 if kernels cannot.
-    done: Ptr,
-    /// Counts the blocks of a kernel that have completed the target.
+    pub(super) done: Ptr,
+    /// In its upper half, the number of blocks of a kernel that have completed the target, until the last one has. (So
+    /// as a fault it is [`PutFault::CompletedTwice`](crate::error::PutFault).)
     arrived: u64,
-    unused: [u64; 3],
+    /// The target's bell, for kernels of host streams.
+    pub(super) bell: Ptr,
+    unused: [u64; 2],
 }
 
 /// An outbound slot, as kernels of any device read it.
@@ -74,6 +79,9 @@ pub(super) struct OutEntry {
     pub(super) grant: Ptr,
 }
 
+/// The inbox and its group, and the targets that kernels complete.
+pub(super) type ExchangeKey = ((u64, u64), Vec<usize>);
+
 /// The table, and the batches.
 pub(super) struct Grants<D: Device> {
     block: Arc<D::Block>,
@@ -84,6 +92,8 @@ pub(super) struct Grants<D: Device> {
     pub(super) arms: Vec<Arm<D>>,
     /// The batches of completes, each with the targets that kernels complete.
     completes: Vec<(Vec<usize>, Arc<Batch>)>,
+    /// The last batch that is a complete and the post and the wait of an inbox, with both keys.
+    pub(super) exchange: Option<(ExchangeKey, Arc<Batch>)>,
     /// For each target, what a kernel that completes it does, for proofs of recordings.
     by_kernels: Vec<Option<Arc<Batch>>>,
     /// For each target, into how many parts its staged data is cut.
@@ -197,6 +207,7 @@ impl<D: Device> Grants<D> {
             targets,
             arms,
             completes: Vec::new(),
+            exchange: None,
             by_kernels: (0..targets).map(|lane| by_kernel(half, lane)).collect(),
             parts,
         })
@@ -219,15 +230,16 @@ impl<D: Device> Grants<D> {
 
 impl Cell {
     fn of(peer: &super::Peer) -> Self {
-        let done = match peer.link {
-            Link::Mapped { word, .. } => word,
-            Link::Nic(_) => Ptr::NULL,
+        let (done, bell) = match peer.link {
+            Link::Mapped { word, bell } => (word, bell),
+            Link::Nic(_) => (Ptr::NULL, Ptr::NULL),
         };
         Cell {
             grant: Grant::new(),
             done,
             arrived: 0,
-            unused: [0; 3],
+            bell,
+            unused: [0; 2],
         }
     }
 }
@@ -246,6 +258,11 @@ impl Place {
     pub(super) fn entries(self) -> Ptr {
         cell(self.head, self.targets)
     }
+
+    /// The address of a target's cell.
+    pub(super) fn cell(self, lane: usize) -> Ptr {
+        cell(self.head, lane)
+    }
 }
 
 impl<D: Device> Grants<D> {
@@ -261,10 +278,6 @@ impl<D: Device> Grants<D> {
     pub(super) fn by_kernel(&self, lane: usize) -> &Arc<Batch> {
         let batch = self.by_kernels[lane].as_ref();
         batch.expect("kernels complete mapped targets only")
-    }
-
-    pub(super) fn grant(&self, lane: usize) -> Ptr {
-        cell(self.block.base(), lane)
     }
 }
 
@@ -350,12 +363,15 @@ fn complete<D: Device>(
             }),
             Link::Nic(_) => unreachable!("a mapped peer"),
         };
+        let none = |count: Ptr| {
+            Step::Check(Check {
+                count,
+                most: 0,
+                tag: tag(half, lane, Awaited::Kernel),
+            })
+        };
         // The head begins with the fault.
-        let fault = Step::Check(Check {
-            count: block.base(),
-            most: 0,
-            tag: tag(half, lane, Awaited::Kernel),
-        });
+        let fault = none(block.base());
         if by_kernels.contains(&lane) {
             let check = Wait {
                 word: grant.byte_add(std::mem::offset_of!(Grant, check)),
@@ -369,6 +385,8 @@ fn complete<D: Device>(
             return vec![
                 fault,
                 Step::Wait(check),
+                // Otherwise the next kernel would begin to count there.
+                none(grant.byte_add(std::mem::offset_of!(Cell, arrived))),
                 give(half, grant, 0),
                 done(0, None),
             ];

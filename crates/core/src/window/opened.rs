@@ -5,13 +5,14 @@ use std::marker::PhantomData;
 use std::panic::Location;
 
 use tidegate_hal::device::Device;
+use tidegate_hal::memory::Ptr;
 use tidegate_hal::site::CallSite;
 
 #[cfg(doc)]
 use super::Access;
 #[cfg(doc)]
 use super::fill::{LastSlots, OutSlots};
-use super::fill::{LoweredLast, LoweredOut, Target};
+use super::fill::{LoweredLast, LoweredOut};
 use super::grants::Grants;
 use super::outbox::{Outbox, OutboxBody};
 use super::{BySlot, Held, Link, Typed, submit_armed};
@@ -54,9 +55,9 @@ use crate::stream::Stream;
 /// ```
 #[must_use = "dropping an open epoch revokes the window; call `complete`"]
 pub struct Opened<'s, T, D: Device> {
-    held: Held<OutboxBody<D>>,
+    pub(super) held: Held<OutboxBody<D>>,
     /// The targets that kernels complete, in ascending order.
-    by_kernels: RefCell<Vec<usize>>,
+    pub(super) by_kernels: RefCell<Vec<usize>>,
     marker: Typed<'s, T, BySlot>,
 }
 
@@ -298,14 +299,7 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
                 role: "a target of this epoch",
             }));
         };
-        let Link::Mapped { word, bell } = half.peers[lane].link else {
-            return Err(Error::Epoch(EpochError::NotByKernels {
-                window: window(),
-                rank,
-                what: "complete",
-                reason: "a NIC reaches it; `Opened::complete` completes it",
-            }));
-        };
+        self.completes_by_kernel(lane)?;
         let mut by_kernels = self.by_kernels.borrow_mut();
         let Err(place) = by_kernels.binary_search(&lane) else {
             return Err(Error::Epoch(EpochError::LastTaken {
@@ -314,15 +308,12 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
             }));
         };
         by_kernels.insert(place, lane);
-        let grant = self.held.grants().grant(lane);
+        let slots = self.lowered();
         Ok(Last {
             lowered: LoweredLast {
-                slots: self.lowered(),
-                target: Target {
-                    grant,
-                    done: word,
-                    bell,
-                },
+                slots,
+                cell: slots.place.cell(lane),
+                stop: Ptr::NULL,
             },
             lane,
             opened: self,
@@ -330,7 +321,21 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
         })
     }
 
-    fn lowered(&self) -> LoweredOut<T> {
+    /// Refuses a target that kernels cannot complete.
+    pub(super) fn completes_by_kernel(&self, lane: usize) -> Result<()> {
+        let half = &self.held.half;
+        match half.peers[lane].link {
+            Link::Mapped { .. } => Ok(()),
+            Link::Nic(_) => Err(Error::Epoch(EpochError::NotByKernels {
+                window: half.window.named(),
+                rank: half.peers[lane].rank,
+                what: "complete",
+                reason: "a NIC reaches it; `Opened::complete` completes it",
+            })),
+        }
+    }
+
+    pub(super) fn lowered(&self) -> LoweredOut<T> {
         LoweredOut {
             place: self.held.grants().place(),
             declaration: self.held.half.declaration,
@@ -402,7 +407,7 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
 }
 
 impl<D: Device> OutboxBody<D> {
-    fn grants(&self) -> &Grants<D> {
+    pub(super) fn grants(&self) -> &Grants<D> {
         self.grants.as_ref().expect("`open` has made them")
     }
 }
@@ -438,6 +443,8 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Last<'_, 's, T, D> {
     type Lowered = LoweredLast<T>;
 
     fn lower(mut self, stream: &Stream<'s, D>) -> Result<LoweredLast<T>> {
+        use tidegate_hal::device::Stream as _;
+        self.lowered.stop = stream.raw().stop_word()?;
         self.launched = true;
         let batch = self.opened.held.grants().by_kernel(self.lane);
         stream.note_by_kernel(batch, Location::caller());

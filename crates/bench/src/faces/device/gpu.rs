@@ -3,10 +3,10 @@
 use crate::device::gpu::Gpu;
 
 use super::geometry::{FacesGeometry, FacesGrids, TILE};
-use super::{FacesDevice, FacesKernels, Inbox, Part, Shape, Values, Which};
+use super::{All, FacesDevice, FacesKernels, Inbox, Message, Part, Shape, Values, Which};
 use std::sync::Arc;
 use tidegate_core::kernel::{Foreign, Function, Launch, Module, Plain, foreign};
-use tidegate_core::window::Slots;
+use tidegate_core::window::{AllSlots, Slots};
 use tidegate_core::{Cells, CellsMut, Error, Result, Stream, World, kernel};
 use tidegate_gpu::TimedEvent;
 use tidegate_hal::device::{Device, DeviceError, Grid, Parameters};
@@ -38,6 +38,15 @@ kernel! {
     unsafe fn bind_pack_part = "faces_pack"(g: Plain<FacesGeometry>, surface: Cells<f64>, out: &mut [f64]);
     /// # Safety
     ///
+    /// As [`bind_init`]; there are as many outbound slots as neighbours, in the order of directions. The kernel keeps the
+    /// contract of `kernels/tidegate.cuh`.
+    unsafe fn bind_send = "faces_send"(g: Plain<FacesGeometry>, u: &[f64], out: AllSlots<f64>);
+    /// # Safety
+    ///
+    /// As [`bind_send`]; reads the surface alone.
+    unsafe fn bind_send_part = "faces_send"(g: Plain<FacesGeometry>, surface: Cells<f64>, out: AllSlots<f64>);
+    /// # Safety
+    ///
     /// As [`bind_init`]; there are as many slots as neighbours, in the order of directions.
     unsafe fn bind_unpack = "faces_unpack"(g: Plain<FacesGeometry>, slots: Slots<f64>, u: &mut [f64]);
     /// # Safety
@@ -56,6 +65,7 @@ type Write = &'static mut [f64];
 type ReadPart = Cells<'static, f64>;
 type WritePart = CellsMut<'static, f64>;
 type Received = Slots<'static, f64>;
+type Outbound = AllSlots<'static, f64>;
 
 /// Functions, bound once, and their parameters.
 pub struct GpuKernels<D: Gpu> {
@@ -66,6 +76,8 @@ pub struct GpuKernels<D: Gpu> {
     copy_part: Function<D, (G, u32, ReadPart, Write)>,
     pack: Function<D, (G, Read, Write)>,
     pack_part: Function<D, (G, ReadPart, Write)>,
+    send: Function<D, (G, Read, Outbound)>,
+    send_part: Function<D, (G, ReadPart, Outbound)>,
     unpack: Function<D, (G, Received, Write)>,
     unpack_part: Function<D, (G, Received, WritePart)>,
     compute: Function<D, (G, WritePart)>,
@@ -112,6 +124,8 @@ impl<D: Gpu> FacesDevice for D {
                 copy_part: begin(bind_copy_part(&module)?, early),
                 pack: begin(bind_pack(&module)?, early),
                 pack_part: begin(bind_pack_part(&module)?, early),
+                send: begin(bind_send(&module)?, early),
+                send_part: begin(bind_send_part(&module)?, early),
                 unpack: begin(bind_unpack(&module)?, early),
                 unpack_part: begin(bind_unpack_part(&module)?, early),
                 compute: begin(bind_compute(&module)?, early),
@@ -219,6 +233,28 @@ impl<D: Gpu> FacesKernels<D> for GpuKernels<D> {
         out: &mut Values<'s, D>,
     ) -> Result<()> {
         let kernel = over(&self.pack_part, self.grids.pack);
+        stream.launch(kernel, (self.geometry(), surface, out))
+    }
+
+    fn send<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        u: &Values<'s, D>,
+        _: (&mut Values<'s, D>, &[Message]),
+        out: All<'_, 's, D>,
+    ) -> Result<()> {
+        let kernel = over(&self.send, self.grids.pack);
+        stream.launch(kernel, (self.geometry(), u, out))
+    }
+
+    fn send_part<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        surface: &Part<'s, D>,
+        _: (&mut Values<'s, D>, &[Message]),
+        out: All<'_, 's, D>,
+    ) -> Result<()> {
+        let kernel = over(&self.send_part, self.grids.pack);
         stream.launch(kernel, (self.geometry(), surface, out))
     }
 

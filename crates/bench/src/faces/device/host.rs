@@ -1,10 +1,10 @@
 //! The kernels as closures.
 
-use super::{FacesDevice, FacesKernels, Inbox, Part, Shape, Values, Which};
+use super::{All, FacesDevice, FacesKernels, Inbox, Message, Part, Shape, Values, Which};
 use crate::faces::kernels::{self, Points, initial_value};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use tidegate_core::window::Slots;
+use tidegate_core::window::{AllSlots, Slots};
 use tidegate_core::{Cells, CellsMut, Result, Stream, World};
 use tidegate_host::Host;
 
@@ -68,6 +68,14 @@ impl FacesDevice for Host {
 
 fn now(moment: &Mutex<Option<Instant>>) {
     *moment.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+}
+
+/// Puts all messages, and completes the neighbours.
+fn send(messages: &[Message], packed: &[f64], mut out: AllSlots<'_, f64>) {
+    for (to, range) in messages {
+        out.put(*to, 0, &packed[range.clone()]);
+    }
+    out.complete();
 }
 
 /// Closures, each of which shares the shape.
@@ -137,6 +145,36 @@ impl FacesKernels<Host> for HostKernels {
         let kernel =
             move |u: Cells<'_, f64>, out: &mut [f64]| kernels::pack(&shape.geometry, &u, out);
         stream.launch(kernel, (surface, out))
+    }
+
+    fn send<'s>(
+        &self,
+        stream: &Stream<'s, Host>,
+        u: &Values<'s, Host>,
+        (packed, messages): (&mut Values<'s, Host>, &[Message]),
+        out: All<'_, 's, Host>,
+    ) -> Result<()> {
+        let (shape, messages) = (self.0.clone(), messages.to_vec());
+        let kernel = move |u: &[f64], packed: &mut [f64], out: AllSlots<'_, f64>| {
+            kernels::pack(&shape.geometry, u, packed);
+            send(&messages, packed, out);
+        };
+        stream.launch(kernel, (u, packed, out))
+    }
+
+    fn send_part<'s>(
+        &self,
+        stream: &Stream<'s, Host>,
+        surface: &Part<'s, Host>,
+        (packed, messages): (&mut Values<'s, Host>, &[Message]),
+        out: All<'_, 's, Host>,
+    ) -> Result<()> {
+        let (shape, messages) = (self.0.clone(), messages.to_vec());
+        let kernel = move |u: Cells<'_, f64>, packed: &mut [f64], out: AllSlots<'_, f64>| {
+            kernels::pack(&shape.geometry, &u, packed);
+            send(&messages, packed, out);
+        };
+        stream.launch(kernel, (surface, packed, out))
     }
 
     fn unpack<'s>(

@@ -26,6 +26,7 @@ pub use shape::Shape;
 use crate::device::{BenchDevice, On};
 #[cfg(doc)]
 use crate::faces::layout::Geometry;
+use std::ops::Range;
 use std::sync::Arc;
 use tidegate_core::window::BySlot;
 use tidegate_core::{Result, Stream, World};
@@ -38,6 +39,11 @@ pub type Part<'s, D> = tidegate_core::Part<f64, On<'s, D>>;
 pub type Inbox<'s, D> = tidegate_core::window::Inbox<'s, f64, D, BySlot>;
 /// The outbound slots to the neighbours.
 pub type Outbox<'s, D> = tidegate_core::window::Outbox<'s, f64, D, BySlot>;
+
+/// The right of a kernel to put to all neighbours and to complete them.
+pub type All<'b, 's, D> = tidegate_core::window::LastOfAll<'b, 's, f64, D>;
+/// A message: the neighbour's slot, and where the message is in a packed buffer.
+pub type Message = (tidegate_core::window::Out<f64>, Range<usize>);
 
 /// A device that Faces runs on.
 pub trait FacesDevice: BenchDevice {
@@ -151,6 +157,32 @@ pub trait FacesKernels<D: FacesDevice> {
         stream: &Stream<'s, D>,
         surface: &Part<'s, D>,
         out: &mut Values<'s, D>,
+    ) -> Result<()>;
+
+    /// Puts the messages to the neighbours, and completes them. A kernel of the host packs the messages before.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn send<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        u: &Values<'s, D>,
+        packed: (&mut Values<'s, D>, &[Message]),
+        out: All<'_, 's, D>,
+    ) -> Result<()>;
+
+    /// The same, out of the surface alone.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn send_part<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        surface: &Part<'s, D>,
+        packed: (&mut Values<'s, D>, &[Message]),
+        out: All<'_, 's, D>,
     ) -> Result<()>;
 
     /// Sums the surface with the received messages.

@@ -39,6 +39,10 @@ pub enum Variant {
     StStridedGraph,
     /// As st, with a batch of its own for the post, for each message, and for the wait.
     StSeparate,
+    /// One kernel gathers, puts and completes; the host enqueues all shares, then waits once.
+    Device,
+    /// As device; one share is recorded in a graph, and replayed.
+    DeviceGraph,
     /// One-sided epochs over tidegate; the host waits for the stream in every share.
     Rma,
     /// Two-sided messages over tidegate; the host waits for the stream in every share.
@@ -63,12 +67,14 @@ impl Variant {
     ];
 
     /// All variants over this library.
-    pub const ALL: [Variant; 7] = [
+    pub const ALL: [Variant; 9] = [
         Variant::St,
         Variant::StGraph,
         Variant::StStrided,
         Variant::StStridedGraph,
         Variant::StSeparate,
+        Variant::Device,
+        Variant::DeviceGraph,
         Variant::Rma,
         Variant::P2p,
     ];
@@ -85,6 +91,8 @@ impl Variant {
             Variant::StStrided => "st-strided",
             Variant::StStridedGraph => "st-strided-graph",
             Variant::StSeparate => "st-separate",
+            Variant::Device => "device",
+            Variant::DeviceGraph => "device-graph",
             Variant::Rma => "rma",
             Variant::P2p => "p2p",
             Variant::MpiRma => "mpi-rma",

@@ -47,7 +47,9 @@ fn every_operation_is_there_in_its_order() {
     for variant in Variant::ALL {
         let on_stream = names(&spans, variant, Lane::Stream);
         let mut expected = BTreeMap::from([("exchange", shares), ("unpack", shares)]);
-        if ![Variant::StStrided, Variant::StStridedGraph].contains(&variant) {
+        if [Variant::Device, Variant::DeviceGraph].contains(&variant) {
+            expected.insert("send", shares);
+        } else if ![Variant::StStrided, Variant::StStridedGraph].contains(&variant) {
             expected.insert("pack", shares);
         }
         assert_eq!(on_stream, expected, "{variant}");
@@ -55,7 +57,7 @@ fn every_operation_is_there_in_its_order() {
         assert_eq!(compute, BTreeMap::from([("compute", shares)]), "{variant}");
         let host = names(&spans, variant, Lane::Host);
         match variant {
-            Variant::StGraph | Variant::StStridedGraph => {
+            Variant::StGraph | Variant::StStridedGraph | Variant::DeviceGraph => {
                 assert_eq!(host, BTreeMap::from([("launch", 1), ("wait", 1)]));
             }
             Variant::Rma | Variant::P2p => assert!(host["wait"] > shares, "{host:?}"),

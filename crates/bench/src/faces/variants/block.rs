@@ -1,7 +1,7 @@
 //! The block: one region, or (with compute) its surface and its interior.
 
 use super::kit::{Kit, Neighbour};
-use crate::faces::device::{FacesDevice, FacesKernels, Inbox, Part, Values, Which};
+use crate::faces::device::{All, FacesDevice, FacesKernels, Inbox, Message, Part, Values, Which};
 use crate::faces::timeline::Lane;
 use tidegate_core::window::Source;
 use tidegate_core::{IndexSet, Region, Result, Stream};
@@ -100,6 +100,27 @@ pub(super) fn pack<'s, D: FacesDevice>(
         (None, None) => unreachable!("a block has a surface"),
     }?;
     kit.end(begun, Lane::Stream, "pack", || D::moment(stream, packed))
+}
+
+/// Enqueues the kernel that puts the messages by itself.
+pub(super) fn send<'s, D: FacesDevice>(
+    kit: &Kit<'_, D>,
+    stream: &Stream<'s, D>,
+    block: &Block<'s, D>,
+    (packed, messages): (&mut Values<'s, D>, &[Message]),
+    out: All<'_, 's, D>,
+) -> Result<()> {
+    kit.launched(1);
+    let begun = kit.begin(|| D::moment(stream, packed))?;
+    match block {
+        (Some(u), _) => kit.kernels.send(stream, u, (&mut *packed, messages), out),
+        (None, Some(surface)) => {
+            let packed = (&mut *packed, messages);
+            kit.kernels.send_part(stream, surface, packed, out)
+        }
+        (None, None) => unreachable!("a block has a surface"),
+    }?;
+    kit.end(begun, Lane::Stream, "send", || D::moment(stream, packed))
 }
 
 /// Enqueues the unpack kernel.

@@ -60,6 +60,8 @@ fn reach<D: FacesDevice>(kit: &Kit<'_, D>, variant: Variant, goal: Goal<'_>) -> 
         Variant::StStrided => st::run(kit, st::Form::STRIDED, false, goal),
         Variant::StStridedGraph => st::run(kit, st::Form::STRIDED, true, goal),
         Variant::StSeparate => st::run(kit, st::Form::SEPARATE, false, goal),
+        Variant::Device => st::run(kit, st::Form::INSIDE, false, goal),
+        Variant::DeviceGraph => st::run(kit, st::Form::INSIDE, true, goal),
         Variant::Rma if D::INLINE_MESSAGES => host::run(kit, host::Epochs::One, goal),
         Variant::P2p if D::INLINE_MESSAGES => host::run(kit, host::Epochs::Each, goal),
         Variant::Rma => st::run(kit, st::Form::RMA, false, goal),

@@ -20,6 +20,8 @@ pub(super) struct Form {
     strided: bool,
     /// Post, complete and wait are one work item; else there is one for the post, one for each message, and one for the wait.
     merged: bool,
+    /// A kernel puts the messages by itself.
+    inside: bool,
     /// The host waits before the messages and after them, and posts only then.
     waits: bool,
 }
@@ -30,7 +32,12 @@ impl Form {
     pub(super) const BEST: Form = Form {
         strided: false,
         merged: true,
+        inside: false,
         waits: false,
+    };
+    pub(super) const INSIDE: Form = Form {
+        inside: true,
+        ..Form::BEST
     };
     pub(super) const SEPARATE: Form = Form {
         merged: false,
@@ -137,6 +144,19 @@ fn share<'s, 't, D: FacesDevice>(
 ) -> Result<Both<'s, 't, D>> {
     kit.next_share();
     block::compute(kit, side, &mut inside)?;
+    if form.inside {
+        let message = |(slot, to): (_, &Neighbour<D>)| (slot, kit.geometry.slot(to.direction));
+        let messages: Vec<_> = outbox.slots().zip(&kit.neighbours).map(message).collect();
+        kit.launched(2);
+        let opened = outbox.open(s)?;
+        let all = opened.last_of_all()?;
+        block::send(kit, s, &block, (&mut packed, &messages), all)?;
+        let begun = kit.begin(|| D::moment(s, &packed))?;
+        let (inbox, outbox) = opened.exchange(s, inbox)?;
+        kit.end(begun, Lane::Stream, "exchange", || D::moment(s, &packed))?;
+        block::unpack(kit, s, &mut block, &inbox)?;
+        return Ok(((block, packed, inbox, outbox), inside));
+    }
     let post = |inbox: Inbox<'s, D>| -> Result<_> {
         kit.make_room(s, kit.by_nic)?;
         Ok((None, Some(inbox.post(s)?)))
@@ -227,6 +247,11 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
         let packed = Region::zeroed(self.kit.setup.world, self.kit.geometry.packed_len())?.on(s)?;
         let (inbox, outbox) = self.kit.window(s)?;
         let lent = ((block, packed, inbox, outbox), inside);
+        // The first opening of an outbox cannot be recorded.
+        let lent = match self.form.inside {
+            true => share(kit, s, self.side.as_deref(), self.form, lent)?,
+            false => lent,
+        };
         self.lent = Some(match &mut self.side {
             _ if !self.graph => lent,
             None => {

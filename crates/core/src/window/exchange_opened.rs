@@ -1,0 +1,114 @@
+//! Post, complete and wait in one call, for an epoch that kernels have filled.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use tidegate_hal::batch::Batch;
+use tidegate_hal::device::Device;
+use tidegate_hal::site::CallSite;
+
+use super::exchange::own_acts;
+use super::inbox::Inbox;
+use super::opened::Opened;
+use super::outbox::{Outbox, OutboxBody};
+use super::{BySlot, submit_armed};
+use crate::element::Element;
+use crate::error::{Rejected, Result};
+use crate::half_kind::HalfKind;
+use crate::myself::Act;
+use crate::observe::EpochCall;
+use crate::stream::Stream;
+
+impl<'s, T: Element, D: Device> Opened<'s, T, D> {
+    /// Posts the inbox to all its origins, completes the epoch, and waits for the origins, as *one* batch. On a GPU that
+    /// is one kernel. It is like [`exchange`](super::exchange()), for an epoch that kernels have filled.
+    ///
+    /// The post comes behind the kernels, so the epoch was opened before it. That takes two buffers (or another post
+    /// before), or two ranks wait for each other.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Inbox::post`], [`Opened::complete`] and [`Exposed::wait`](super::Exposed::wait). Then the inbox
+    /// and the epoch are lost, nothing has been enqueued, and the window is revoked on all ranks
+    /// ([`Cause::NotEnqueued`](crate::error::Cause::NotEnqueued)).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let mut opened = outbox.open(s)?; // the slots have two buffers, of which the first is exposed from the start
+    /// s.launch(move |x: &[u64], mut out: OutSlots<'_, u64>| out.put(to, 0, x), (&src, opened.slots()))?;
+    /// let (mut inbox, _outbox) = opened.exchange(s, inbox)?;
+    /// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
+    /// # Ok(()) });
+    /// ```
+    #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
+    #[track_caller]
+    pub fn exchange(
+        mut self,
+        stream: &Stream<'s, D>,
+        mut inbox: Inbox<'s, T, D, BySlot>,
+    ) -> Result<(Inbox<'s, T, D, BySlot>, Outbox<'s, T, D>)> {
+        let by_kernels = std::mem::take(self.by_kernels.get_mut());
+        let done = self
+            .held
+            .exchange(stream, &mut inbox, by_kernels, Location::caller());
+        match done {
+            Ok(()) => Ok((inbox, Outbox::from_held(self.held.take()))),
+            Err(error) => {
+                self.held.half.stake(true).give_up(&error);
+                std::mem::forget(self);
+                Err(crate::carry::given_up(Rejected::new(error, inbox)))
+            }
+        }
+    }
+}
+
+impl<D: Device> OutboxBody<D> {
+    fn exchange<'s, T: Element>(
+        &mut self,
+        stream: &Stream<'s, D>,
+        inbox: &mut Inbox<'s, T, D, BySlot>,
+        by_kernels: Vec<usize>,
+        site: CallSite,
+    ) -> Result<()> {
+        use tidegate_hal::device::Stream as _;
+        let inbox = inbox.body_mut();
+        inbox.half.ready(stream)?;
+        self.half.ready(stream)?;
+        inbox.choose_all();
+        const CLOSE: &[Act] = &[Act::Complete];
+        const ALL: &[Act] = &[Act::Post, Act::Complete, Act::Wait];
+        let own = own_acts(inbox.own(), self.own(), (CLOSE, ALL));
+        for (myself, acts) in own.iter().flatten() {
+            myself.admit(stream, acts)?;
+        }
+        inbox.half.epochs.admit(None)?;
+        let key = (inbox.epoch_key(), by_kernels);
+        let grants = self.grants.as_mut().expect("`open` has made them");
+        if grants
+            .exchange
+            .as_ref()
+            .is_none_or(|(other, _)| *other != key)
+        {
+            let complete = grants.complete(&self.half, &key.1);
+            // SAFETY: the three batches touch different words and different memory. Kernels have stored to the slots of
+            // peers before. Posts come first, so that none of them is behind a wait.
+            let batch =
+                unsafe { Batch::join(&[inbox.post_batch(), &complete, inbox.wait_batch()]) };
+            grants.exchange = Some((key, Arc::new(batch)));
+        }
+        let (_, batch) = grants.exchange.as_ref().expect("it was just made");
+        let arms = [inbox.arms(), &grants.arms];
+        submit_armed(stream, &arms, batch, EpochCall::Exchange, site)?;
+        inbox.half.window.waits_at(HalfKind::Inbox, site);
+        inbox.half.epochs.took(stream, None);
+        self.half.epochs.took(stream, None);
+        inbox.passed_at(stream.raw().mark());
+        for (myself, acts) in own.iter().flatten() {
+            myself.done(stream, acts);
+        }
+        Ok(())
+    }
+}
