@@ -17,7 +17,7 @@ struct alignas(16) V16 {
 
 #if defined(TIDEGATE_EMULATED)
 #include "machine/host.hpp"
-#elif defined(__AMDGCN__)
+#elif defined(__AMDGCN__) || defined(__HIP__)
 #include "machine/amd.cuh"
 #else
 #include "machine/ptx.cuh"

@@ -66,6 +66,14 @@ extern "C" __global__ void copy_slot(const Slot *slots, u64 count, u64 which, u6
     for (EACH(i, end)) to[i] = x[i];
 }
 
+// Copies the bytes of slot `which`, whose elements have `size` bytes each.
+extern "C" __global__ void copy_slot_as_bytes(const Slot *slots, u64 count, u64 which, u64 size, u8 *to, u64 length) {
+    if (which >= count) return;
+    const u8 *x = current<u8>(slots[which]);
+    u64 end = slots[which].len * size < length ? slots[which].len * size : length;
+    for (EACH(i, end)) to[i] = x[i];
+}
+
 // Puts `number * scale + i` to the elements `i` of a slot, each by its own thread. The number is in `state[0]`.
 extern "C" __global__ void put_values(tidegate::OutSlots<u64> out, tidegate::Out<u64> to, const u64 *state, u64 states, u64 scale) {
     if (!states) return;
@@ -80,9 +88,28 @@ extern "C" __global__ void put_by_team(tidegate::OutSlots<u64> out, tidegate::Ou
     else if (team == 1 && blockIdx.x == 0 && threadIdx.x < WARP) out.put(tidegate::Warp(), to, first, x, len);
     else if (team == 0 && blockIdx.x == 0 && threadIdx.x == 0) out.put(tidegate::Thread(), to, first, x, len);
 }
-// The same with bytes of `x`, from `from` on, by the grid.
-extern "C" __global__ void put_bytes(tidegate::OutSlots<u8> out, tidegate::Out<u8> to, const u8 *x, u64 len, u64 from, u64 count, u64 first) {
-    if (from <= len && count <= len - from) out.put(tidegate::Grid(), to, first, x + from, count);
+// Puts elements of any type from `x[from]` on, to those from `first` on: `count` by the grid, and each of the others by
+// its own thread.
+#define PUT_TYPE(T, name)                                                                                                             \
+    extern "C" __global__ void put_##name(tidegate::OutSlots<T> out, tidegate::Out<T> to, const T *x, u64 len, u64 from, u64 count, u64 first) { \
+        if (from > len || count > len - from) return;                                                                                  \
+        out.put(tidegate::Grid(), to, first, x + from, count);                                                                         \
+        for (EACH(i, len - from - count)) out.put_value(to, first + count + i, x[from + count + i]);                                   \
+    }
+struct Triple {
+    float x[3];
+};
+struct alignas(16) Wide {
+    u64 x[2];
+};
+PUT_TYPE(u8, bytes)
+PUT_TYPE(u16, u16)
+PUT_TYPE(float, f32)
+PUT_TYPE(Triple, triples)
+PUT_TYPE(Wide, wides)
+// Puts one element to a slot of any number.
+extern "C" __global__ void put_to_number(tidegate::OutSlots<u64> out, u64 number) {
+    if (tidegate::Grid().rank() == 0) out.put_value(tidegate::Out<u64>{(u32)number}, 0, 1);
 }
 // Puts all elements to a slot, and completes its target.
 extern "C" __global__ void put_last(tidegate::LastSlots<u64> out, tidegate::Out<u64> to, const u64 *x, u64 len) {

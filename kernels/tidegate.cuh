@@ -1,6 +1,7 @@
 // For device code of programs that use tidegate: the types that a kernel gets for the parameters of `kernel!`, and the
-// puts of a kernel that fills an open epoch. Include this file. It includes `machine.cuh` of the same folder, and no
-// other header. The docs of `tidegate::kernel::Parameter` promise the layout of `Slot`.
+// puts of a kernel that fills an open epoch. Include this file. It includes `tidegate_put.cuh`, `machine.cuh` and a
+// file of `machine/`, all in its folder; with hipcc also <hip/hip_runtime.h>. It needs C++17. The docs of
+// `tidegate::kernel::Parameter` promise the layout of `Slot`.
 //
 // # Model
 //
@@ -18,8 +19,9 @@
 // | `to: Out<f64>`                 | `tidegate::Out<double> to`                                 |
 // | `by: f64`, `Plain<T>`          | `double by`, a struct of the same layout                   |
 //
-// A kernel is `extern "C" __global__`. `nvcc -ptx -arch=compute_80 -I FOLDER kernels.cu` makes the PTX that
-// `Module::load` takes, where FOLDER has this file.
+// A kernel is `extern "C" __global__`. `nvcc -std=c++17 -ptx -arch=compute_80 -I FOLDER kernels.cu` makes the PTX
+// that `Module::load` takes, where FOLDER has this file. For AMD GPUs, `hipcc -std=c++17 --genco --offload-arch=gfx942
+// -fno-strict-aliasing -I FOLDER kernels.cu -o kernels.co` makes a code object.
 //
 //     #include "tidegate.cuh"
 //
@@ -57,15 +59,17 @@
 // star is checked if TIDEGATE_CHECKS is defined before this file is included.
 //
 // 1. `OutSlots`, `LastSlots` and `AllSlots` are used by the functions of this file only.
-// 2. All threads of a team call a put of the team together, with the same arguments. *(blocks)
+// 2. All threads of a team call a put of the team together, with the same arguments. *(blocks: the arguments)
 // 3. The elements at `x` are in memory that the kernel may read, aligned for their type*. If other threads have written
 //    them, a barrier of the team comes before the put.
 // 4. No thread writes the elements at `x` before the put's threads have come to their next barrier.
-// 5. If two threads put to one element in one epoch, its value is one of the two.
-// 6. Every thread of a block that completes a target calls `complete` exactly once, and puts to that target before.
+// 5. Two threads of one kernel do not put to the same element. Otherwise its contents are not defined. (Of two kernels,
+//    the later one counts.)
+// 6. Every thread of a block that completes a target calls `complete` exactly once*, and puts to that target before*.
 //    `complete()` is called by all blocks of the grid, `complete(n)` by exactly n blocks, at least one. (Another number
-//    is found, and fails the stream, perhaps after the target has gone on.)
+//    is found without TIDEGATE_CHECKS, and fails the stream, perhaps after the target has gone on.)
 // 7. The kernel waits for no other rank, and for no block that may not have begun.
+// 8. If the function waits for earlier work by itself (`Function::waits_itself`), it uses the slots behind that wait only.
 //
 // # Failure
 //
@@ -79,6 +83,11 @@
 
 #ifndef TIDEGATE_CUH
 #define TIDEGATE_CUH
+
+// The words of the language. (Our own sources are compiled without a toolkit, and include `machine.cuh` first.)
+#if defined(__HIP__) && !defined(__HIPCC_RTC__) && !defined(TIDEGATE_MACHINE_CUH)
+#include <hip/hip_runtime.h>
+#endif
 
 #if defined(__CUDACC__) || defined(__HIP__)
 #define TIDEGATE_DEVICE __device__ __forceinline__

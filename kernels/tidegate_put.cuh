@@ -5,7 +5,8 @@
 // The table of an outbox lies in memory of this GPU: a head, a cell for each target, and an entry for each slot
 // (`crates/core/src/window/grants.rs`). The stream has waited for the targets, and then given their grants. A put looks
 // at the grant of its target, and stores. Loads of the table are ordinary ones, which L1 keeps: while the kernel runs,
-// only its own completions change the table.
+// only its own completions change the table. (So a put that breaks the contract, behind a completion of the same kernel,
+// may find the old grant.)
 //
 // # Memory order
 //
@@ -16,12 +17,9 @@
 #ifndef TIDEGATE_PUT_CUH
 #define TIDEGATE_PUT_CUH
 
-// The functions of the machine are in a namespace of their own, and its macros end with this file. (AMD's words of the
-// language have to be outside. So have all of them in sources that include the machine by themselves.)
+// The functions of the machine are in a namespace of their own, and its macros end with this file. (In sources that
+// include the machine by themselves, both are outside.)
 #if !defined(TIDEGATE_MACHINE_CUH)
-#if defined(__AMDGCN__)
-#include "machine.cuh"
-#else
 #define TIDEGATE_OWN_MACHINE
 namespace tidegate {
 namespace of_machine {
@@ -29,7 +27,6 @@ namespace of_machine {
 }
 using namespace of_machine;
 }  // namespace tidegate
-#endif
 #endif
 
 namespace tidegate {
@@ -47,13 +44,13 @@ struct Block {
 };
 // A warp of NVIDIA's GPUs, a wave of AMD's. The size of the block is a multiple of its size.
 struct Warp {
+  static constexpr unsigned width = WARP;
   DEV u64 rank() const { return Block().rank() % WARP; }
   DEV u64 size() const { return WARP; }
 };
 struct Grid {
   DEV u64 block() const { return blockIdx.x + (u64)gridDim.x * (blockIdx.y + (u64)gridDim.y * blockIdx.z); }
-  // A grid has fewer than 2^32 blocks that complete something.
-  DEV u32 blocks() const { return gridDim.x * gridDim.y * gridDim.z; }
+  DEV u64 blocks() const { return (u64)gridDim.x * gridDim.y * gridDim.z; }
   DEV u64 rank() const { return block() * Block().size() + Block().rank(); }
   DEV u64 size() const { return blocks() * Block().size(); }
 };
@@ -88,7 +85,7 @@ enum : u64 { GRANT_QUANTUM = 1ull << 20, GRANT_POISON = 1ull << 62 };
 enum PutFault { BEYOND = 1, NO_SLOT = 2, COMPLETED = 3, OTHER_TARGET = 4, COMPLETED_TWICE = 5, NOT_TOGETHER = 6, UNALIGNED = 7 };
 
 // The first fault counts.
-DEV void record(OutHead *head, PutFault fault, u64 slot, u64 end) {
+DEV void record(OutHead *head, u32 fault, u64 slot, u64 end) {
   const u64 most_slot = (1ull << 20) - 1, most_end = (1ull << 40) - 1;
   swap64((u64)&head->fault, 0, fault | (slot < most_slot ? slot : most_slot) << 4 | (end < most_end ? end : most_end) << 24);
 }
@@ -151,7 +148,7 @@ template <class T> DEV void copy_value(u64 to, const T &value) {
 }
 
 #if defined(TIDEGATE_CHECKS)
-// Whether all threads of the team have the same arguments.
+// Whether all threads of the team have the same arguments. (A thread that is missing is not found: the others wait for it.)
 template <class Team> DEV bool is_together(Team, u64, u64, u64, u64) { return true; }
 DEV bool is_together(Block block, u64 slot, u64 first, u64 from, u64 count) {
   __shared__ u64 said[4];
@@ -192,60 +189,68 @@ template <class T> struct OutSlot {
 // All outbound slots of a window. A kernel can put to them, and nothing else.
 template <class T> class OutSlots {
   OutHead *head;
-  u32 slots, targets;
+  u32 slots;
+#if defined(TIDEGATE_CHECKS)
+  // The highest bit says that this thread has completed a target.
+  mutable u32 number;
+  DEV u32 targets() const { return number & ~0u >> 1; }
+  DEV bool has_completed() const { return number >> 31; }
+  DEV void completes() const { number |= 1u << 31; }
+#else
+  u32 number;
+  DEV u32 targets() const { return number; }
+  DEV bool has_completed() const { return false; }
+  DEV void completes() const {}
+#endif
 
   template <class> friend class LastSlots;
   template <class> friend class AllSlots;
 
-  DEV const OutEntry *entry(u32 slot) const { return (const OutEntry *)((u64)head + sizeof(OutHead) + targets * sizeof(OutTarget)) + slot; }
+  DEV const OutEntry *entry(u32 slot) const { return (const OutEntry *)((u64)head + sizeof(OutHead) + targets() * sizeof(OutTarget)) + slot; }
 
-  // Where the elements are to be stored; 0 if they may not be. `only` is the one target that may be put to, or 0.
-  DEV u64 place(u32 slot, u64 first, u64 count, const OutTarget *only) const {
-    if (slot >= slots) {
-      record(head, NO_SLOT, slot, 0);
-      return 0;
+  // Where the elements are to be stored; 0 if they may not be. `only` is the one target that may be put to, or 0. `found`
+  // is what is wrong already. (A fault is recorded in one place, since each one would be inlined.)
+  DEV u64 place(u32 slot, u64 first, u64 count, const OutTarget *only, u32 found) const {
+    u64 at = 0, end = 0;
+    if (!found && slot >= slots) found = NO_SLOT;
+    if (!found) {
+      const OutEntry entry = *this->entry(slot);
+      const u64 given = entry.target->given;
+      if (first > entry.len || count > entry.len - first) {
+        found = BEYOND;
+        end = count > ~0ull - first ? ~0ull : first + count;
+      } else if (only && entry.target != only) {
+        found = OTHER_TARGET;
+      } else if (given & GRANT_POISON) {
+        return 0;
+      } else if (!(given / GRANT_QUANTUM % 2) || has_completed()) {
+        found = COMPLETED;
+      } else {
+        const u64 odd = (*(const u64 *)entry.operand / GRANT_QUANTUM - 1) % 2;
+        at = entry.base + (odd ? entry.flip : 0) + first * sizeof(T);
+      }
     }
-    const OutEntry entry = *this->entry(slot);
-    if (first > entry.len || count > entry.len - first) {
-      record(head, BEYOND, slot, count > ~0ull - first ? ~0ull : first + count);
-      return 0;
-    }
-    if (only && entry.target != only) {
-      record(head, OTHER_TARGET, slot, 0);
-      return 0;
-    }
-    const u64 given = entry.target->given;
-    if (given & GRANT_POISON) return 0;
-    if (!(given / GRANT_QUANTUM % 2)) {
-      record(head, COMPLETED, slot, 0);
-      return 0;
-    }
-    const u64 odd = (*(const u64 *)entry.operand / GRANT_QUANTUM - 1) % 2;
-    return entry.base + (odd ? entry.flip : 0) + first * sizeof(T);
+    if (found) record(head, found, slot, end);
+    return at;
   }
 
   template <class Team> DEV void put_to(Team team, Out<T> to, u64 first, const T *from, u64 count, const OutTarget *only) const {
+    u32 found = 0;
 #if defined(TIDEGATE_CHECKS)
-    if (!is_together(team, to.index, first, (u64)from, count)) {
-      record(head, NOT_TOGETHER, to.index, 0);
-      return;
-    }
-    if ((u64)from % alignof(T)) {
-      record(head, UNALIGNED, to.index, 0);
-      return;
-    }
+    if (!is_together(team, to.index, first, (u64)from, count)) found = NOT_TOGETHER;
+    else if ((u64)from % alignof(T)) found = UNALIGNED;
 #endif
-    const u64 at = place(to.index, first, count, only);
+    const u64 at = place(to.index, first, count, only, found);
     if (at) copy<alignof(T)>(at, (u64)from, count * sizeof(T), team.rank(), team.size());
   }
 
   // One thread completes a target, behind everything that the kernel has put. If the stream has failed, what it has
   // put may be wrong: the batch behind the kernel poisons the target's word. (The swap finds the second of two threads
   // that come at the same time.)
-  DEV void complete_target(OutTarget *target, const u32 *stop) const {
+  DEV void complete_target(OutTarget *target, const u32 *stop, bool again) const {
     const u64 given = load_relaxed((u64)&target->given);
     if (load_relaxed32(stop) || given & GRANT_POISON || load_relaxed((u64)&head->fault)) return;
-    if (!(given / GRANT_QUANTUM % 2) || swap64((u64)&target->given, given, given + GRANT_QUANTUM) != given) {
+    if (again || !(given / GRANT_QUANTUM % 2) || swap64((u64)&target->given, given, given + GRANT_QUANTUM) != given) {
       record(head, COMPLETED_TWICE, 0, 0);
       return;
     }
@@ -254,7 +259,7 @@ template <class T> class OutSlots {
   }
 
   DEV void put_value_to(Out<T> to, u64 index, const T &value, const OutTarget *only) const {
-    const u64 at = place(to.index, index, 1, only);
+    const u64 at = place(to.index, index, 1, only, 0);
     if (at) copy_value(at, value);
   }
 
@@ -274,7 +279,7 @@ template <class T> class OutSlots {
   // A slot that has been looked up, for threads that put many values to it.
   DEV OutSlot<T> slot(Out<T> to) const {
     const u64 len = len_of(to);
-    return OutSlot<T>{head, place(to.index, 0, len, 0), len, to.index};
+    return OutSlot<T>{head, place(to.index, 0, len, 0, 0), len, to.index};
   }
 };
 
@@ -293,12 +298,14 @@ template <class T> class LastSlots {
 
   // Completes the target: it may read everything that has been put. All threads of `blocks` blocks call it.
   DEV void complete(u32 blocks) const {
+    const bool again = out.has_completed();
+    out.completes();
     block_barrier();
-    if (Block().rank() == 0 && is_last(target, blocks)) out.complete_target(target, stop);
+    if (Block().rank() == 0 && (again || is_last(target, blocks))) out.complete_target(target, stop, again);
   }
 
-  // The same for a kernel all of whose blocks call it.
-  DEV void complete() const { complete(Grid().blocks()); }
+  // The same for a kernel all of whose blocks call it. They are fewer than 2^32.
+  DEV void complete() const { complete((u32)Grid().blocks()); }
 };
 
 // All outbound slots, and the right to complete all targets.
@@ -318,13 +325,15 @@ template <class T> class AllSlots {
   DEV void complete(u32 blocks) const {
     __shared__ u32 last;
     OutTarget *const targets = (OutTarget *)((u64)out.head + sizeof(OutHead));
+    const bool again = out.has_completed();
+    out.completes();
     block_barrier();
-    if (Block().rank() == 0) last = out.targets && is_last(targets, blocks);
+    if (Block().rank() == 0) last = out.targets() && (again || is_last(targets, blocks));
     block_barrier();
     if (!last) return;
-    for (u64 k = Block().rank(); k < out.targets; k += Block().size()) out.complete_target(targets + k, stop);
+    for (u64 k = Block().rank(); k < out.targets(); k += Block().size()) out.complete_target(targets + k, stop, again);
   }
-  DEV void complete() const { complete(Grid().blocks()); }
+  DEV void complete() const { complete((u32)Grid().blocks()); }
 };
 
 static_assert(sizeof(AllSlots<double>) == 24, "as the parameter of `kernel!`");
@@ -333,6 +342,11 @@ static_assert(sizeof(OutSlots<double>) == 16 && sizeof(LastSlots<double>) == 32 
 }  // namespace tidegate
 
 #if defined(TIDEGATE_OWN_MACHINE)
+#undef SAYS
+#undef AT_SYSTEM
+#undef AT_DEVICE
+#undef FENCE_BEFORE_DRAIN
+#undef FENCE_BEHIND_BARRIER
 #undef WARP
 #undef DEV
 #undef APART

@@ -32,6 +32,12 @@
 
 // ---- The language ----
 
+#define DEV __device__ __forceinline__
+// For functions that are too large to be inlined everywhere: the call costs less than the registers would.
+#define APART __device__ __noinline__
+
+// A user's source has the words of its toolkit, and nothing here changes them.
+#if !defined(TIDEGATE_OWN_MACHINE)
 #define alignas(bytes) __attribute__((aligned(bytes)))
 // `libhiprtc` includes a header of its own before a source, which has the words of the language.
 #if defined(__HIPCC_RTC__)
@@ -52,10 +58,6 @@
 #define TIDEGATE_THREADS(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
 #define TIDEGATE_BLOCKS(threads, blocks) \
     __attribute__((amdgpu_flat_work_group_size(1, threads), amdgpu_waves_per_eu(threads * blocks / WARP / 4)))
-
-#define DEV __device__ __forceinline__
-// For functions that are too large to be inlined everywhere: the call costs less than the registers would.
-#define APART __device__ __noinline__
 
 #if !defined(__HIPCC_RTC__)
 namespace machine {
@@ -106,6 +108,7 @@ DEV int __popc(u32 bits) { return __builtin_popcount(bits); }
 // Sums and products are never fused: the sources are compiled without that.
 DEV double __dadd_rn(double a, double b) { return a + b; }
 DEV double __dmul_rn(double a, double b) { return a * b; }
+#endif
 #endif
 
 // ---- Order ----
@@ -276,7 +279,7 @@ DEV void red_f64(u64 at, double value) {
 }
 DEV void red_u64(u64 at, u64 value) { machine::add(at, value); }
 DEV void red_u32(u64 at, u32 value) { machine::add(at, value); }
-#if !defined(__HIPCC_RTC__)
+#if !defined(__HIPCC_RTC__) && !defined(TIDEGATE_OWN_MACHINE)
 // This has no remark, since the compiler may add up the values of a wave before, in another block of the assembly.
 DEV u64 atomicAdd(u64 *at, u64 value) { return __hip_atomic_fetch_add(at, value, __ATOMIC_RELAXED, AT_DEVICE); }
 #endif
@@ -308,7 +311,9 @@ DEV void warp_barrier() {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
 // (The word of the language would not await the stores of other waves.)
+#if !defined(TIDEGATE_OWN_MACHINE)
 #define __syncthreads block_barrier
+#endif
 
 // ---- Moves ----
 

@@ -9,6 +9,7 @@ mod ends;
 pub(crate) mod epochs;
 mod failure;
 mod fill;
+mod fill_faults;
 mod follow;
 mod forked;
 mod lanes;

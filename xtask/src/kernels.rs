@@ -63,6 +63,11 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let nvrtc = Nvrtc::load(&root.join(need::pip_folder(NAME, VERSION)).join(LIBRARIES))?;
+    for gpu in AMD {
+        for checks in [false, true] {
+            zig.user(&folder.join("users"), "step", gpu, checks)?;
+        }
+    }
     let mut made = ptx(&nvrtc, &folder, &sources)?;
     made.extend(code_objects(&zig, &folder, &sources)?);
     let ok = if check {

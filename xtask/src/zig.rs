@@ -49,6 +49,36 @@ impl Zig {
     /// Compiles `<name>.cu` of a folder to the assembly of a kind of GPU.
     pub(crate) fn assembly(&self, folder: &Path, name: &str, gpu: &str) -> Result<String, String> {
         let output = self.scratch.join(format!("{name}.{gpu}.s"));
+        let mut clang = self.clang(folder, gpu);
+        clang
+            .args(["-include", "machine.cuh"])
+            .arg(format!("{name}.cu"))
+            .arg("-o")
+            .arg(&output);
+        run(&mut clang)?;
+        fs::read_to_string(&output).map_err(|error| format!("{}: {error}", output.display()))
+    }
+
+    /// Compiles a user's source of a folder, as hipcc does: it includes `tidegate.cuh` alone, and has the words of its
+    /// toolkit. `checks` defines `TIDEGATE_CHECKS`.
+    pub(crate) fn user(
+        &self,
+        folder: &Path,
+        name: &str,
+        gpu: &str,
+        checks: bool,
+    ) -> Result<(), String> {
+        let mut clang = self.clang(folder, gpu);
+        clang.args(["-I", ".", "-I", "..", "-Wall", "-Wextra", "-Werror"]);
+        if checks {
+            clang.arg("-DTIDEGATE_CHECKS");
+        }
+        let output = self.scratch.join(format!("{name}.{gpu}.user.s"));
+        run(clang.arg(format!("{name}.cu")).arg("-o").arg(output))
+    }
+
+    /// Clang, as it compiles every source.
+    fn clang(&self, folder: &Path, gpu: &str) -> Command {
         let mut clang = Command::new(&self.program);
         clang
             .current_dir(folder)
@@ -58,13 +88,8 @@ impl Zig {
             .args(["-nogpuinc", "-nogpulib", "-fuse-cuid=none", "-Qn"])
             .args(["-std=c++17", "-O3", OBJECT_VERSION])
             // Products and sums must not be fused, since Faces compares bits.
-            .arg("-ffp-contract=off")
-            .args(["-include", "machine.cuh"])
-            .arg(format!("{name}.cu"))
-            .arg("-o")
-            .arg(&output);
-        run(&mut clang)?;
-        fs::read_to_string(&output).map_err(|error| format!("{}: {error}", output.display()))
+            .arg("-ffp-contract=off");
+        clang
     }
 
     /// Makes a code object of the assembly of [`Zig::assembly`].

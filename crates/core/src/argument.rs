@@ -52,7 +52,16 @@ pub unsafe trait Argument<'s, D: Device> {
     ///
     /// If the device refuses.
     #[track_caller]
-    fn lower(self, stream: &Stream<'s, D>) -> Result<Self::Lowered>;
+    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<Self::Lowered>;
+
+    /// Notes that the kernel has been enqueued. If a launch is refused, its arguments are dropped instead.
+    #[doc(hidden)]
+    #[track_caller]
+    fn launched(self, _stream: &Stream<'s, D>)
+    where
+        Self: Sized,
+    {
+    }
 }
 
 /// An argument in the queue: addresses and numbers.
@@ -182,7 +191,7 @@ fn whole<T: Element, D: Device>(region: &Region<T, On<'_, D>>) -> LoweredShared<
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Region<T, On<'s, D>> {
     type Lowered = LoweredShared<T>;
     #[inline]
-    fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredShared<T>> {
+    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredShared<T>> {
         self.body.settle(stream, Touch::Read, Location::caller())?;
         Ok(whole(self))
     }
@@ -192,7 +201,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Region<T, On<'s, D>>
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Region<T, On<'s, D>> {
     type Lowered = LoweredExclusive<T>;
     #[inline]
-    fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredExclusive<T>> {
+    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredExclusive<T>> {
         self.body.settle(stream, Touch::Write, Location::caller())?;
         Ok(LoweredExclusive(whole(self)))
     }

@@ -489,7 +489,7 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Part<T, On<'s, D>> {
     type Lowered = LoweredPart<T, false>;
     #[inline]
-    fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredPart<T, false>> {
+    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredPart<T, false>> {
         self.body.settle(stream, Touch::Read, Location::caller())?;
         Ok(LoweredPart::new(self))
     }
@@ -499,7 +499,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &Part<T, On<'s, D>> {
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Part<T, On<'s, D>> {
     type Lowered = LoweredPart<T, true>;
     #[inline]
-    fn lower(self, stream: &Stream<'s, D>) -> Result<LoweredPart<T, true>> {
+    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredPart<T, true>> {
         self.body.settle(stream, Touch::Write, Location::caller())?;
         Ok(LoweredPart::new(self))
     }

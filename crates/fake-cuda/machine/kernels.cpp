@@ -41,6 +41,12 @@ namespace of_examples {
 namespace of_schedules {
 #include "../../../kernels/schedules.cu"
 }
+// This one includes the header again, with other checks.
+namespace of_checked {
+#undef TIDEGATE_CUH
+#undef TIDEGATE_PUT_CUH
+#include "../../../kernels/checked.cu"
+}
 // The last, as it gives the batch kernel other names.
 namespace of_stamps {
 #include "../../../kernels/stamped.cu"
@@ -85,6 +91,8 @@ const Kernel kernels[] = {
     OF(of_stamps, tidegate_batch_stamped),
     OF(of_stamps, tidegate_reduce_stamped),
     OF(of_stamps, tidegate_clock),
+    OF(of_checked, put_checked),
+    OF(of_checked, last_checked),
     OF(of_bench, bench_gather),
     OF(of_bench, bench_puts),
     OF(of_bench, bench_values),
@@ -108,6 +116,12 @@ const Kernel kernels[] = {
     OF(of_samples, put_values),
     OF(of_samples, put_by_team),
     OF(of_samples, put_bytes),
+    OF(of_samples, copy_slot_as_bytes),
+    OF(of_samples, put_u16),
+    OF(of_samples, put_f32),
+    OF(of_samples, put_triples),
+    OF(of_samples, put_wides),
+    OF(of_samples, put_to_number),
     OF(of_samples, put_last),
     OF(of_samples, complete_by),
     AS(trespass, machine::trespass),

@@ -52,6 +52,8 @@ fn compile(
         &format!("--offload-arch={architecture}"),
         "-std=c++17",
         "-O3",
+        // Programs may read numbers of one type as those of another, as CUDA's compilers allow.
+        "-fno-strict-aliasing",
         // As the committed code objects: products and sums are not fused.
         "-ffp-contract=off",
     ];

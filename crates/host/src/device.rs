@@ -172,12 +172,12 @@ unsafe impl Device for Host {
         self.options.bus.is_none()
     }
 
-    /// A bus may make memory by calls of all ranks, as MPI does.
     fn reaches(&self, memory: Ptr) -> bool {
         let bus = self.options.bus.as_ref();
         bus.is_none_or(|bus| !bus.far().contains(&memory.0.addr()))
     }
 
+    /// A bus may make memory by calls of all ranks, as MPI does.
     fn allocates_together(&self) -> bool {
         self.options.bus.is_some()
     }

@@ -452,7 +452,8 @@ pub enum StreamError {
         count: u64,
     },
     /// A kernel of a GPU broke its contract while it filled an open epoch ([`Outbox::open`]). It was found when the epoch
-    /// was to be completed. The targets that no kernel had completed get an error, too.
+    /// was to be completed. All targets get an error, too. Those that a kernel had completed keep their data, and get the
+    /// error in their next epoch.
     ///
     /// [`Outbox::open`]: crate::window::Outbox::open
     #[error(

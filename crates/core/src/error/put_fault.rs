@@ -18,9 +18,11 @@ use std::fmt;
 pub enum PutFault {
     /// A put does not fit in its slot.
     Beyond {
-        /// The number of the outbound slot: [`Out::index`](crate::window::Out::index).
+        /// The number of the outbound slot: [`Out::index`](crate::window::Out::index). Here and in the other faults,
+        /// 1,048,575 stands for all greater numbers, too.
         slot: u32,
-        /// The element at which the put would have ended, in elements from the beginning of the slot.
+        /// The element at which the put would have ended, in elements from the beginning of the slot, or 2^40 - 1 if it
+        /// is beyond that.
         end: u64,
     },
     /// There is no slot of this number.
@@ -38,10 +40,10 @@ pub enum PutFault {
         /// The number of the outbound slot.
         slot: u32,
     },
-    /// More blocks have completed a target than the kernel said.
+    /// More blocks have completed a target than the kernel said, or a block has completed it twice.
     CompletedTwice,
-    /// The threads of a block did not call a put of the block together, with the same arguments. Only kernels that are
-    /// compiled with `TIDEGATE_CHECKS` find this.
+    /// The threads of a block called a put of the block with different arguments. Only kernels that are compiled with
+    /// `TIDEGATE_CHECKS` find this.
     NotTogether {
         /// The number of the outbound slot that one of them named.
         slot: u32,
@@ -53,6 +55,10 @@ pub enum PutFault {
         slot: u32,
     },
 }
+
+/// The greatest numbers that a fault has room for.
+const MOST_SLOT: u64 = (1 << 20) - 1;
+const MOST_END: u64 = (1 << 40) - 1;
 
 impl PutFault {
     /// The fault that the device code has recorded: see `kernels/tidegate.cuh`. The lowest four bits say which it is.
@@ -74,16 +80,33 @@ impl PutFault {
     }
 }
 
+/// A number, and whether greater ones are recorded as this one.
+struct AtMost(u64, u64);
+
+impl fmt::Display for AtMost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AtMost(number, most) = self;
+        write!(f, "{number}")?;
+        if number == most {
+            f.write_str(" (or more)")?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for PutFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |slot: &u32| AtMost(u64::from(*slot), MOST_SLOT);
         match self {
             PutFault::Beyond { slot, end } => {
+                let (slot, end) = (of(slot), AtMost(*end, MOST_END));
                 write!(
                     f,
                     "it put up to element {end} of outbound slot {slot}, which has fewer"
                 )
             }
             PutFault::NoSlot { slot } => {
+                let slot = of(slot);
                 write!(f, "it put to outbound slot {slot}, which does not exist")
             }
             PutFault::Completed { slot } => {
@@ -96,12 +119,12 @@ impl fmt::Display for PutFault {
                 f,
                 "it put to outbound slot {slot}, which belongs to another target than the one that it completes"
             ),
-            PutFault::CompletedTwice => {
-                f.write_str("more of its blocks completed a target than it said")
-            }
+            PutFault::CompletedTwice => f.write_str(
+                "more of its blocks completed a target than it said, or one did so twice",
+            ),
             PutFault::NotTogether { slot } => write!(
                 f,
-                "the threads of a block did not put to outbound slot {slot} together, with the same arguments"
+                "the threads of a block did not put to outbound slot {slot} with the same arguments"
             ),
             PutFault::Unaligned { slot } => {
                 write!(
@@ -123,6 +146,10 @@ mod tests {
         let fault = PutFault::decode(recorded(1, 0xf_ffff, (1 << 40) - 1));
         let (slot, end) = (0xf_ffff, (1 << 40) - 1);
         assert_eq!(fault, Some(PutFault::Beyond { slot, end }));
+        assert_eq!(
+            fault.unwrap().to_string(),
+            "it put up to element 1099511627775 (or more) of outbound slot 1048575 (or more), which has fewer"
+        );
         let fault = PutFault::decode(recorded(4, 7, 0));
         assert_eq!(fault, Some(PutFault::OtherTarget { slot: 7 }));
         assert_eq!(PutFault::decode(3 << 32), Some(PutFault::CompletedTwice));

@@ -23,8 +23,10 @@ macro_rules! kernel_of_one {
             D: ClosureDevice,
             F: for<'k> Fn(<<$argument as Argument<'s, D>>::Lowered as Lowered>::View<'k>) + Clone + Send + 'static,
         {
-            fn enqueue(self, stream: &Stream<'s, D>, argument: $argument) -> Result<()> {
-                enqueue_closure(stream, argument.lower(stream)?, self)
+            fn enqueue(self, stream: &Stream<'s, D>, mut argument: $argument) -> Result<()> {
+                enqueue_closure(stream, argument.lower(stream)?, self)?;
+                argument.launched(stream);
+                Ok(())
             }
         }
     )*};
@@ -104,7 +106,7 @@ macro_rules! kernel_of {
         {
             #[allow(non_snake_case)]
             fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($name,)+)) -> Result<()> {
-                let ($($name,)+) = arguments;
+                let ($(mut $name,)+) = arguments;
                 let lowered = ($($name.lower(stream)?,)+);
                 let kernel = move || {
                     let ($($name,)+) = lowered;
@@ -113,6 +115,7 @@ macro_rules! kernel_of {
                 };
                 // SAFETY: as for a kernel of one argument.
                 unsafe { Dev::launch::<Fun, _>(stream.raw(), kernel) }?;
+                $($name.launched(stream);)+
                 Ok(())
             }
         }

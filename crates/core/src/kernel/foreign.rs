@@ -93,11 +93,13 @@ macro_rules! kernel_of {
         {
             #[allow(non_snake_case)]
             fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($name,)+)) -> Result<()> {
-                let ($($name,)+) = arguments;
-                let ($($name,)+) = ($($name.lower(stream)?,)+);
-                check_handles(&[$($name.of_slots()),+])?;
+                let ($(mut $name,)+) = arguments;
                 let mut parameters = Parameters::new();
-                $($name.push(&mut parameters);)+
+                {
+                    let ($($name,)+) = ($($name.lower(stream)?,)+);
+                    check_handles(&[$($name.of_slots()),+])?;
+                    $($name.push(&mut parameters);)+
+                }
                 if !parameters.fit() {
                     return Err(super::too_many());
                 }
@@ -106,6 +108,7 @@ macro_rules! kernel_of {
                 let launch = || (self.0)(stream.raw(), &parameters);
                 let launched = calls.during(Call::Launch, launch);
                 // This is needed even if the function failed, since it may have enqueued a part of its work.
+                $($name.launched(stream);)+
                 stream.raw().enqueued()?;
                 Ok(launched?)
             }

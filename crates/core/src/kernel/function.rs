@@ -147,6 +147,8 @@ impl<D: LaunchDevice> Module<D> {
     ///
     /// - The function takes parameters of these types, in this order, as [`Parameter`] describes.
     /// - It accesses only memory that they name, each slice within its length, and writes only through exclusive ones.
+    /// - If it gets slots of an open outbox, it keeps the contract of kernels that put, which `kernels/tidegate.cuh`
+    ///   lists.
     /// - It ends. On a stream that has failed, the memory of an inbox may change while the function runs.
     ///
     /// For a part, the function gets the address and length of the whole region, and not the set of the part's
@@ -193,7 +195,8 @@ impl<D: LaunchDevice, S> Function<D, S> {
     ///   before it accesses memory that others use, and before it ends. It waits by `cudaGridDependencySynchronize()`
     ///   in CUDA C++, or `griddepcontrol.wait` in PTX, and by nothing else, because later work relies on it.
     /// - Before that it reads at most its parameters and the entries of an inbox's table, which nobody writes once the
-    ///   window is open. It does not read what the entries point to, including the count of epochs.
+    ///   window is open. It does not read what the entries point to, including the count of epochs. It does not use slots
+    ///   of an open outbox.
     /// - It does not read data that the preceding work may write through the non-coherent path (`__ldg`, `const
     ///   __restrict__`): such data is not read-only while the function runs.
     ///
@@ -387,8 +390,8 @@ unsafe impl<T: Element> Lowered for Plain<T> {
 unsafe impl<'s, T: Element, D: tidegate_hal::device::Device> Argument<'s, D> for Plain<T> {
     type Lowered = Plain<T>;
 
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<Plain<T>> {
-        Ok(self)
+    fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<Plain<T>> {
+        Ok(*self)
     }
 }
 
@@ -398,8 +401,8 @@ macro_rules! numbers {
         unsafe impl<'s, D: tidegate_hal::device::Device> Argument<'s, D> for $number {
             type Lowered = Plain<$number>;
 
-            fn lower(self, _stream: &Stream<'s, D>) -> Result<Plain<$number>> {
-                Ok(Plain(self))
+            fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<Plain<$number>> {
+                Ok(Plain(*self))
             }
         }
 
@@ -483,11 +486,13 @@ macro_rules! signature {
                 if !function.device.same(stream.world().device()) {
                     return Err(DeviceError::Code("the function was loaded to another device".into()).into());
                 }
-                let ($($argument,)+) = arguments;
-                let ($($argument,)+) = ($($argument.lower(stream)?,)+);
-                check_handles(&[$($argument.of_slots()),+])?;
+                let ($(mut $argument,)+) = arguments;
                 let mut parameters = Parameters::new();
-                $($argument.push(&mut parameters);)+
+                {
+                    let ($($argument,)+) = ($($argument.lower(stream)?,)+);
+                    check_handles(&[$($argument.of_slots()),+])?;
+                    $($argument.push(&mut parameters);)+
+                }
                 // The sizes were compared when the function was bound.
                 if !parameters.fit() {
                     return Err(super::too_many());
@@ -496,6 +501,7 @@ macro_rules! signature {
                 // memory of this stream only (by the brand). It is alive until the stream has passed, since regions and
                 // halves are retired in stream order. It is exclusive where the function may write.
                 unsafe { Dev::launch(stream.raw(), &function.raw, grid, &parameters) }?;
+                $($argument.launched(stream);)+
                 Ok(())
             }
         }

@@ -59,19 +59,18 @@ impl<'s, D: Device> Stream<'s, D> {
         self.healthy()?;
         let site = Location::caller();
         self.called_at(site);
-        if let Some(observed) = self.observed() {
-            let kernel = kernel.name();
-            match self.raw().capturing() {
-                true => self.note_step(NotedStep::Kernel(kernel)),
-                false => observed.launches(kernel, site),
-            }
+        let Some(observed) = self.observed() else {
+            return kernel.enqueue(self, arguments);
+        };
+        let name = kernel.name();
+        if self.raw().capturing() {
+            kernel.enqueue(self, arguments)?;
+            self.note_step(NotedStep::Kernel(name));
+            return Ok(());
         }
+        observed.launches(name, site);
         let launched = kernel.enqueue(self, arguments);
-        if let Some(observed) = self.observed()
-            && !self.raw().capturing()
-        {
-            observed.returned();
-        }
+        observed.returned();
         launched
     }
 }

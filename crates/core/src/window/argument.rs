@@ -166,7 +166,7 @@ memory_of!(Atomic);
 // SAFETY: the inbox is at home on the stream. The view is shared, and so is the borrow of the inbox.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, D> {
     type Lowered = LoweredSlots<T>;
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredSlots<T>> {
+    fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<LoweredSlots<T>> {
         Ok(LoweredSlots {
             slots: self.slots,
             declaration: self.declaration,
@@ -178,7 +178,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for InboxView<'_, 's, T, 
 // SAFETY: the inbox is at home on the stream. The view is shared, and so is the borrow of the inbox.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Memory<'_, 's, T, D> {
     type Lowered = LoweredShared<T>;
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredShared<T>> {
+    fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<LoweredShared<T>> {
         Ok(LoweredShared::new(self.ptr, self.len))
     }
 }
@@ -186,7 +186,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Memory<'_, 's, T, D> 
 // SAFETY: the inbox is at home on the stream. The view is exclusive, and so is the borrow of the inbox.
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for MemoryMut<'_, 's, T, D> {
     type Lowered = LoweredExclusive<T>;
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredExclusive<T>> {
+    fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<LoweredExclusive<T>> {
         Ok(LoweredExclusive::new(self.0.ptr, self.0.len))
     }
 }

@@ -58,7 +58,6 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
             Ok(()) => Ok((inbox, Outbox::from_held(self.held.take()))),
             Err(error) => {
                 self.held.half.stake(true).give_up(&error);
-                std::mem::forget(self);
                 Err(crate::carry::given_up(Rejected::new(error, inbox)))
             }
         }

@@ -248,10 +248,8 @@ pub(super) unsafe fn complete_target(cell: Ptr) {
     // SAFETY: the word and the bell lie in blocks of the target that the half holds. Both are only ever accessed
     // atomically.
     let (done, bell) = unsafe { (&*cell.done.0.cast::<Word>(), &*cell.bell.0.cast::<Bell>()) };
-    // If the stream has failed, the item behind the kernel poisons the word.
-    if cell.grant.look() == Granted::Yes {
-        cell.grant.complete(done, bell);
-    }
+    // A kernel of a host stream does not run if the stream has failed. The item behind it poisons the word.
+    cell.grant.complete(done, bell);
 }
 
 impl<T: Element> LastSlots<'_, T> {

@@ -226,15 +226,17 @@ impl<T, D: Device> Drop for LastOfAll<'_, '_, T, D> {
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for LastOfAll<'_, 's, T, D> {
     type Lowered = LoweredAll<T>;
 
-    #[track_caller]
-    fn lower(mut self, stream: &Stream<'s, D>) -> Result<LoweredAll<T>> {
+    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredAll<T>> {
         use tidegate_hal::device::Stream as _;
         self.lowered.stop = stream.raw().stop_word()?;
+        Ok(self.lowered)
+    }
+
+    fn launched(mut self, stream: &Stream<'s, D>) {
         self.launched = true;
         let grants = self.opened.held.grants();
         for lane in 0..self.opened.held.half.peers.len() {
             stream.note_by_kernel(grants.by_kernel(lane), Location::caller());
         }
-        Ok(self.lowered)
     }
 }

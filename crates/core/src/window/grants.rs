@@ -324,7 +324,7 @@ fn open<D: Device>(half: &Half<D>, block: &Arc<D::Block>) -> Batch {
     };
     let lanes = half.peers.iter().enumerate().map(lane);
     // SAFETY: the words of the peers lie in blocks that the half holds, and those of the grants in the block that the
-    // batch keeps. A stream of this half alone adds to them.
+    // batch keeps. Only this half's stream adds to those, by batches and by the kernels in between.
     unsafe { Batch::new(lanes, vec![block.clone() as Keep]) }
 }
 

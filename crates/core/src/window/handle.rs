@@ -409,8 +409,8 @@ macro_rules! argument {
         unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for $handle<T> {
             type Lowered = $handle<T>;
 
-            fn lower(self, _stream: &Stream<'s, D>) -> Result<$handle<T>> {
-                Ok(self)
+            fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<$handle<T>> {
+                Ok(*self)
             }
         }
     };

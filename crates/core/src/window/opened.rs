@@ -361,8 +361,8 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
     pub fn complete(self, stream: &Stream<'s, D>) -> Result<Outbox<'s, T, D>> {
         self.try_complete(stream)
             .map_err(|Rejected { error, value }| {
+                // (The drop of the epoch revokes the window, too. But the first cause counts.)
                 value.held.half.stake(true).give_up(&error);
-                std::mem::forget(value);
                 error
             })
     }
@@ -433,7 +433,7 @@ impl<T, D: Device> Drop for Last<'_, '_, T, D> {
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for OpenedSlots<'_, 's, T, D> {
     type Lowered = LoweredOut<T>;
 
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredOut<T>> {
+    fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<LoweredOut<T>> {
         Ok(self.lowered)
     }
 }
@@ -442,13 +442,16 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for OpenedSlots<'_, 's, T
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Last<'_, 's, T, D> {
     type Lowered = LoweredLast<T>;
 
-    fn lower(mut self, stream: &Stream<'s, D>) -> Result<LoweredLast<T>> {
+    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredLast<T>> {
         use tidegate_hal::device::Stream as _;
         self.lowered.stop = stream.raw().stop_word()?;
+        Ok(self.lowered)
+    }
+
+    fn launched(mut self, stream: &Stream<'s, D>) {
         self.launched = true;
         let batch = self.opened.held.grants().by_kernel(self.lane);
         stream.note_by_kernel(batch, Location::caller());
-        Ok(self.lowered)
     }
 }
 

@@ -208,7 +208,7 @@ rest!(RestMut);
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Rest<'_, 's, T, D> {
     type Lowered = LoweredPart<T, false>;
 
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredPart<T, false>> {
+    fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<LoweredPart<T, false>> {
         Ok(self.lowered)
     }
 }
@@ -217,7 +217,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Rest<'_, 's, T, D> {
 unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for RestMut<'_, 's, T, D> {
     type Lowered = LoweredPart<T, true>;
 
-    fn lower(self, _stream: &Stream<'s, D>) -> Result<LoweredPart<T, true>> {
+    fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<LoweredPart<T, true>> {
         Ok(self.lowered)
     }
 }

@@ -1,0 +1,32 @@
+// A user's source for AMD GPUs. It includes `tidegate.cuh` and no other file of ours, and has types of its own whose
+// names ours have, too. For a check that it compiles (`cargo xtask kernels`).
+
+#include "tidegate.cuh"
+
+typedef unsigned char u8;
+typedef unsigned u32;
+typedef unsigned long long u64;
+
+struct alignas(double) Point {
+    double x[3];
+};
+
+extern "C" __global__ void step(double *x, u64 len, tidegate::LastSlots<double> out, tidegate::Out<double> to) {
+    for (u64 i = tidegate::Grid().rank(); i < len; i += tidegate::Grid().size()) {
+        x[i] += 1;
+        out.put_value(to, i, x[i]);
+    }
+    __syncthreads();
+    out.complete();
+}
+
+extern "C" __global__ void points(const Point *x, u64 len, tidegate::AllSlots<Point> out, tidegate::Out<Point> to) {
+    out.put(tidegate::Block(), to, 0, x, len);
+    out.put(tidegate::Warp(), to, 0, x, len < tidegate::Warp::width ? len : tidegate::Warp::width);
+    if (len) out.slot(to).put_value(0, x[0]);
+    out.complete();
+}
+
+extern "C" __global__ void first(const tidegate::Slot *slots, u64 count, double *x, u64 len) {
+    if (count && len && slots[0].len) x[0] = tidegate::current<double>(slots[0])[0];
+}
