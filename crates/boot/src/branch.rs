@@ -140,7 +140,7 @@ impl Branch {
             }
             Message::Confer { round, label, vote } if is_of_all(round) => {
                 let call = Call::new(Kind::Confer, label);
-                let tally = Tally::of(me, call, vote);
+                let tally = Tally::of(me, call, *vote);
                 (Item::Votes { round, tally }, Until::Decided(round))
             }
             message => {
@@ -350,11 +350,16 @@ impl Branch {
                 is_mine = *rank != self.me;
                 self.pass_to_all(&item);
             }
+            To::One(rank) => {
+                is_mine = *rank == self.me;
+                self.note_routes(*rank, &item.message);
+                let child = self.route(*rank);
+                if let Some(child) = child.filter(|child| child.welcome.is_none()) {
+                    child.out.push(Arc::clone(&item));
+                }
+            }
             To::Ranks(ranks) => {
                 is_mine = ranks.contains(&self.me);
-                if let [parent] = ranks[..] {
-                    self.note_routes(parent, &item.message);
-                }
                 let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
                 for rank in ranks {
                     if let Some(child) = self.routes.get(rank) {
@@ -472,9 +477,7 @@ impl Branch {
         }
         // Including this rank.
         let all = self.routes.len() + 1;
-        if self.pile.is_due(all, now) {
-            self.pile.take(&mut self.out);
-        }
+        self.pile.take_due(all, now, &mut self.out);
         let items = std::mem::take(&mut self.out);
         let mut bundles = bundles(items, |item| item.weight());
         if bundles.is_empty() && (self.is_asked || self.untold > MOST_UNTOLD) {

@@ -75,7 +75,6 @@ pub(crate) struct Hub {
     /// Random bytes for the names of the ranks' doors.
     seed: DoorName,
     places: Places,
-    joined: Vec<Option<NodeId>>,
     /// The ranks that have a parent, before the job begins.
     placed: RankSet,
     nodes: Vec<u32>,
@@ -116,14 +115,11 @@ impl Hub {
         seed: DoorName,
         silence: Duration,
     ) -> Self {
-        let mut joined = vec![None; size];
-        joined[0] = Some(node);
         Self {
             size,
             phase: HubPhase::Gathering,
             seed,
             places: Places::new(size, arity, node),
-            joined,
             placed: RankSet::of(0),
             nodes: Vec::new(),
             ready: RankSet::default(),
@@ -153,10 +149,10 @@ impl Hub {
             set.iter().for_each(|rank| here[rank as usize] = true);
             here
         };
+        let joined = (0..self.size).map(|rank| self.places.has_joined(rank));
+        let joined: Vec<_> = joined.collect();
         let here = match self.phase {
-            HubPhase::Gathering if self.joined.iter().any(Option::is_none) => {
-                self.joined.iter().map(Option::is_some).collect()
-            }
+            HubPhase::Gathering if joined.contains(&false) => joined,
             HubPhase::Gathering => here(&self.placed),
             _ => here(&self.ready),
         };
@@ -209,7 +205,7 @@ impl Hub {
     }
 
     fn send_to(&mut self, rank: usize, message: Message) {
-        self.send(To::Ranks(vec![rank as u32]), message);
+        self.send(To::One(rank as u32), message);
     }
 
     /// Sends a message that the receiver needs only when the next one comes.
@@ -226,9 +222,8 @@ impl Hub {
         }
         self.phase = HubPhase::Aborted;
         let reason = reason.to_owned();
-        let joined = self.joined.iter().enumerate().skip(1);
-        let joined = joined.filter(|(_, node)| node.is_some());
-        for (rank, _) in joined {
+        let joined = (1..self.size).filter(|rank| self.places.has_joined(*rank));
+        for rank in joined {
             let reason = reason.clone();
             self.answers.push((rank as u32, Hop::Abort { reason }));
         }
@@ -454,23 +449,6 @@ impl Hub {
         let leaving = self.leaving.values().copied();
         orphans.chain(asking).chain(leaving).min()
     }
-}
-
-/// Numbers nodes in the order of their lowest ranks.
-fn number_nodes(joined: &[Option<NodeId>]) -> Vec<u32> {
-    let mut known: Vec<&NodeId> = Vec::new();
-    let mut numbers = Vec::with_capacity(joined.len());
-    for id in joined.iter().flatten() {
-        let number = known
-            .iter()
-            .position(|other| *other == id)
-            .unwrap_or_else(|| {
-                known.push(id);
-                known.len() - 1
-            });
-        numbers.push(number as u32);
-    }
-    numbers
 }
 
 mod calls;

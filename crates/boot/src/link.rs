@@ -52,7 +52,8 @@ pub(crate) enum LinkError {
 /// An encoded hop, for any number of receivers.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
-    bytes: Arc<[u8]>,
+    // A slice would have to be copied.
+    bytes: Arc<Vec<u8>>,
     digest: [u8; 32],
 }
 
@@ -61,7 +62,7 @@ impl Body {
         let bytes = hop.encode();
         Self {
             digest: Hash::hash(&bytes),
-            bytes: bytes.into(),
+            bytes: Arc::new(bytes),
         }
     }
 }
@@ -164,7 +165,7 @@ impl Framer {
 #[derive(Debug)]
 pub(crate) struct Frame {
     length: [u8; 4],
-    body: Arc<[u8]>,
+    body: Arc<Vec<u8>>,
     tag: Tag,
 }
 

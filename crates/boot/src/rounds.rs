@@ -243,7 +243,7 @@ impl Rounds {
         let is_first = self.open.count() == 0;
         self.open.merge(tally);
         if let Some(calls) = self.open.mismatch() {
-            return Some(self.fail(Failure::Mismatch(calls)));
+            return Some(self.fail(Failure::Mismatch(Box::new(calls))));
         }
         if is_first && let Some(ended) = self.ended.take() {
             return Some(self.fail(ended));

@@ -74,7 +74,7 @@ impl Objections {
 
 /// What the ranks that have come say. If a rank has come, there is something in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Tally(Option<Said>);
+pub(crate) struct Tally(Option<Box<Said>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Said {
@@ -95,13 +95,13 @@ impl Tally {
             ranks: vec![rank],
             reason,
         });
-        Self(Some(Said {
+        Self(Some(Box::new(Said {
             come: RankSet::of(rank),
             calls: Lowest::of(rank, call),
             flags: vote.flags,
             votes: Lowest::of(rank, vote),
             objections,
-        }))
+        })))
     }
 
     /// Adds the tally of other ranks.
@@ -187,7 +187,7 @@ impl Tally {
             flags,
             objections,
             ..
-        }) = self.0
+        }) = self.0.map(|said| *said)
         else {
             return Outcome::Agreed { flags: 0 };
         };

@@ -154,7 +154,7 @@ impl Teams {
             let founders = &self.asked[&key].founders;
             (rank as u32, Founders::clone(founders))
         });
-        let failure = Failure::Teams(sides);
+        let failure = Failure::Teams(Box::new(sides));
         let ends = [one.1, other.1].map(|key| self.fail(key));
         let told: BTreeSet<_> = ends.iter().flat_map(|(_, told)| told).copied().collect();
         ends.into_iter()

@@ -114,9 +114,9 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Failure {
     /// Two ranks, in ascending order, and what they call.
-    Mismatch([(u32, Call); 2]),
+    Mismatch(Box<[(u32, Call); 2]>),
     /// Two ranks, and the different teams that they make.
-    Teams([(u32, Founders); 2]),
+    Teams(Box<[(u32, Founders); 2]>),
     /// A rank that will not come.
     Lost {
         rank: u32,
@@ -156,9 +156,10 @@ impl Founders {
 impl Failure {
     /// The error of a rank that makes this team.
     pub(crate) fn founding_error(&self, mine: &Founders) -> ControlError {
-        let Failure::Teams([one, other]) = self else {
+        let Failure::Teams(sides) = self else {
             return self.error(&mine.call());
         };
+        let [one, other] = &**sides;
         let (rank, theirs) = if one.1 == *mine { other } else { one };
         ControlError::Teams {
             rank: *rank as usize,
@@ -170,7 +171,8 @@ impl Failure {
     /// The error of a rank that makes this call.
     pub(crate) fn error(&self, mine: &Call) -> ControlError {
         match self {
-            Failure::Mismatch([low, high]) => {
+            Failure::Mismatch(calls) => {
+                let [low, high] = &**calls;
                 let (rank, theirs) = if low.1 == *mine { high } else { low };
                 let mut told = theirs.label.clone();
                 if told == mine.label {
@@ -190,11 +192,14 @@ impl Failure {
                 label: mine.label.clone(),
                 reason: reason.clone(),
             },
-            Failure::Teams([(rank, founders), _]) => ControlError::Mismatch {
-                rank: *rank as usize,
-                mine: mine.label.clone(),
-                theirs: founders.call().label,
-            },
+            Failure::Teams(sides) => {
+                let [(rank, founders), _] = &**sides;
+                ControlError::Mismatch {
+                    rank: *rank as usize,
+                    mine: mine.label.clone(),
+                    theirs: founders.call().label,
+                }
+            }
         }
     }
 }

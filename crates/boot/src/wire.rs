@@ -80,7 +80,7 @@ pub(crate) enum Message {
     Confer {
         round: u64,
         label: String,
-        vote: Vote,
+        vote: Box<Vote>,
     },
     /// From the hub, after all letters and all that was said in the same round.
     Decided { round: u64, outcome: Outcome },
@@ -277,9 +277,9 @@ pub(crate) mod tests {
                     reason
                 }),
             (call(), call())
-                .prop_map(|(low, high)| Outcome::Failed(Failure::Mismatch([low, high]))),
+                .prop_map(|(low, high)| Outcome::Failed(Failure::Mismatch(Box::new([low, high])))),
             (founders(), founders())
-                .prop_map(|(one, other)| Outcome::Failed(Failure::Teams([one, other]))),
+                .prop_map(|(one, other)| Outcome::Failed(Failure::Teams(Box::new([one, other])))),
             (any::<u32>(), "\\PC{0,40}")
                 .prop_map(|(rank, reason)| Outcome::Failed(Failure::Lost { rank, reason })),
         ]
@@ -340,7 +340,7 @@ pub(crate) mod tests {
             (any::<u64>(), reason(), any_vote()).prop_map(|(round, label, vote)| Message::Confer {
                 round,
                 label,
-                vote
+                vote: Box::new(vote)
             }),
             (any::<u64>(), any_outcome())
                 .prop_map(|(round, outcome)| Message::Decided { round, outcome }),
@@ -416,12 +416,12 @@ pub(crate) mod tests {
         let confer = |header, reason| Message::Confer {
             round: 0,
             label: "x".repeat(MAX_LABEL),
-            vote: Vote {
+            vote: Box::new(Vote {
                 header: vec![0; header],
                 reason: vec![0; reason],
                 objects: Some(1),
                 ..Vote::default()
-            },
+            }),
         };
         let decided = |outcome| Message::Decided { round: 0, outcome };
         let refused = |named| {

@@ -1,6 +1,6 @@
 //! What waits on its way up, until the same has come of all ranks below.
 
-use crate::hop::{BUNDLE, Item};
+use crate::hop::{BUNDLE, Item, bundles};
 use crate::rounds::is_of_all;
 use crate::set::RankSet;
 use crate::tally::Tally;
@@ -71,16 +71,24 @@ impl Pile {
         self.said.push(item);
     }
 
-    /// Whether it waits no longer: all ranks have come, it is large, or it has waited for long enough.
-    pub(super) fn is_due(&self, all: usize, now: Instant) -> bool {
-        let Some(until) = self.until() else {
-            return false;
-        };
-        now >= until || self.bytes >= BUNDLE || self.came.len() >= all
-    }
-
     pub(super) fn until(&self) -> Option<Instant> {
         self.since.map(|since| since + WAIT)
+    }
+
+    /// Takes what is due. If that is only because it is large, it takes full bundles, since the rest costs a message
+    /// of its own.
+    pub(super) fn take_due(&mut self, all: usize, now: Instant, out: &mut Vec<Arc<Item>>) {
+        let Some(until) = self.until() else {
+            return;
+        };
+        if now >= until || self.came.len() >= all {
+            self.take(out);
+        } else if self.bytes >= BUNDLE {
+            let mut full = bundles(std::mem::take(&mut self.said), |item| item.weight());
+            self.said = full.pop().unwrap_or_default();
+            self.bytes = self.said.iter().map(|item| item.weight()).sum();
+            out.extend(full.into_iter().flatten());
+        }
     }
 
     /// Takes everything. Letters come before the votes of their writers.

@@ -41,7 +41,7 @@ impl Hub {
                 let call = Call::new(Kind::Confer, label);
                 let rounds = self.teams.of(from, round)?;
                 let members = rounds.members().clone();
-                if let Came::Counted(outcome) = rounds.come(from, round, call, vote)? {
+                if let Came::Counted(outcome) = rounds.come(from, round, call, *vote)? {
                     self.tell_outcome(&members, round, outcome);
                 }
             }

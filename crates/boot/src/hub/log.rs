@@ -60,7 +60,8 @@ impl Log {
                     }
                     To::Ranks(ranks)
                 }
-                all => all.clone(),
+                To::One(one) if !below.contains(one) => return None,
+                to => to.clone(),
             };
             Some(Arc::new(Passed {
                 number: kept.number,

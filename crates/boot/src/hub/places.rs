@@ -20,20 +20,23 @@ struct Place {
     parent: Option<u32>,
     /// The parent that it was told to find.
     promised: Option<u32>,
-    node: Option<NodeId>,
+    /// The number of its node. `None`: the rank has not joined.
+    node: Option<u32>,
     address: Option<SocketAddr>,
     leads: bool,
     /// How many children there are, of the same node and of others.
-    children: [usize; 2],
+    children: [u32; 2],
 }
 
 #[derive(Debug)]
 pub(super) struct Places {
     /// How many children a rank has. `None`: all ranks are children of rank 0.
-    arity: Option<usize>,
+    arity: Option<u32>,
     ranks: Vec<Place>,
+    /// Nodes are numbered as their first ranks join.
+    nodes: HashMap<NodeId, u32>,
     /// The ranks of each node that may have room, those nearest to rank 0 first.
-    roomy: HashMap<NodeId, VecDeque<u32>>,
+    roomy: Vec<VecDeque<u32>>,
     /// Those that lead a node, and may have room.
     leaders: VecDeque<u32>,
 }
@@ -47,14 +50,32 @@ impl Places {
     /// Places for so many ranks. `node` is that of rank 0.
     pub(super) fn new(size: usize, arity: Option<usize>, node: NodeId) -> Self {
         let mut ranks = vec![Place::default(); size];
-        ranks[0].node = Some(node);
+        ranks[0].node = Some(0);
         ranks[0].leads = true;
         Self {
-            arity,
+            arity: arity.map(|arity| arity as u32),
             ranks,
-            roomy: HashMap::from([(node, VecDeque::from([0]))]),
+            nodes: HashMap::from([(node, 0)]),
+            roomy: vec![VecDeque::from([0])],
             leaders: VecDeque::from([0]),
         }
+    }
+
+    pub(super) fn has_joined(&self, rank: usize) -> bool {
+        self.ranks[rank].node.is_some()
+    }
+
+    /// The node of each rank, after all have joined. They are numbered in the order of their lowest ranks.
+    pub(super) fn nodes(&self) -> Vec<u32> {
+        let mut numbers = vec![None; self.roomy.len()];
+        let mut next = 0..;
+        let nodes = self.ranks.iter().filter_map(|place| place.node);
+        let nodes = nodes.filter_map(|node| {
+            let number = &mut numbers[node as usize];
+            *number = number.or_else(|| next.next());
+            *number
+        });
+        nodes.collect()
     }
 
     pub(super) fn parent(&self, rank: u32) -> Option<u32> {
@@ -66,9 +87,9 @@ impl Places {
     }
 
     /// How many children a rank may have, of its own node (0) and of others (1).
-    fn room(&self, rank: u32, kind: usize) -> usize {
+    fn room(&self, rank: u32, kind: usize) -> u32 {
         let Some(arity) = self.arity else {
-            return if rank == 0 { usize::MAX } else { 0 };
+            return if rank == 0 { u32::MAX } else { 0 };
         };
         let others = match self.ranks[rank as usize].leads {
             true => (arity / 3).max(1),
@@ -83,15 +104,20 @@ impl Places {
 
     /// The place of a rank that joins.
     pub(super) fn join(&mut self, rank: u32, node: NodeId, address: Option<SocketAddr>) -> u32 {
+        let next = self.roomy.len() as u32;
+        let node = *self.nodes.entry(node).or_insert(next);
+        let is_known = node < next;
+        if !is_known {
+            self.roomy.push(VecDeque::new());
+        }
         let place = &mut self.ranks[rank as usize];
         place.node = Some(node);
         place.address = address;
         let mut parent = 0;
         if self.arity.is_some() {
-            let is_known = self.roomy.contains_key(&node);
             let kind = usize::from(!is_known);
             while let Some(first) = match is_known {
-                true => self.roomy[&node].front(),
+                true => self.roomy[node as usize].front(),
                 false => self.leaders.front(),
             }
             .copied()
@@ -101,7 +127,7 @@ impl Places {
                     break;
                 }
                 match is_known {
-                    true => self.roomy.get_mut(&node).and_then(VecDeque::pop_front),
+                    true => self.roomy[node as usize].pop_front(),
                     false => self.leaders.pop_front(),
                 };
             }
@@ -109,7 +135,7 @@ impl Places {
                 self.ranks[rank as usize].leads = true;
                 self.leaders.push_back(rank);
             }
-            self.roomy.entry(node).or_default().push_back(rank);
+            self.roomy[node as usize].push_back(rank);
         }
         self.attach(rank, parent);
         parent

@@ -64,6 +64,7 @@ impl Job {
                 let is_for = match &passed.to {
                     To::All => true,
                     To::Others(other) => *other != rank,
+                    To::One(one) => *one == rank,
                     To::Ranks(ranks) => ranks.contains(&rank),
                 };
                 heard.extend(is_for.then(|| passed.message.clone()));

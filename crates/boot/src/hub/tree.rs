@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use super::{Hub, HubPhase, Orphan, number_nodes};
+use super::{Hub, HubPhase, Orphan};
 use crate::hop::{Hop, To};
 use crate::wire::{Message, NodeId};
 
 impl Hub {
     /// Whether a rank may join now.
     pub(crate) fn may_join(&self, rank: usize) -> bool {
-        self.is_gathering() && (1..self.size).contains(&rank) && self.joined[rank].is_none()
+        self.is_gathering() && (1..self.size).contains(&rank) && !self.places.has_joined(rank)
     }
 
     /// Whether a rank may ask for another parent.
@@ -24,7 +24,6 @@ impl Hub {
             let reason = format!("rank {rank} has joined before");
             return self.answers.push((rank, Hop::Abort { reason }));
         }
-        self.joined[rank as usize] = Some(node);
         let parent = self.places.join(rank, node, address);
         self.answer_place(rank, parent);
     }
@@ -50,7 +49,7 @@ impl Hub {
     pub(crate) fn caller_ended(&mut self, rank: u32, reason: &str) {
         self.asking.remove(&rank);
         match self.phase {
-            HubPhase::Gathering if self.joined[rank as usize].is_some() => {
+            HubPhase::Gathering if self.places.has_joined(rank as usize) => {
                 self.lose(rank as usize, reason);
             }
             HubPhase::Running if self.orphans.contains_key(&rank) => {
@@ -101,7 +100,7 @@ impl Hub {
             self.placed.insert(rank);
             if self.placed.len() == self.size {
                 self.phase = HubPhase::Opening;
-                self.nodes = number_nodes(&self.joined);
+                self.nodes = self.places.nodes();
                 let (nodes, seed) = (self.nodes.clone(), self.seed);
                 self.send(To::All, Message::Start { nodes, seed });
             }

@@ -3,7 +3,6 @@
 use super::{CALLS, Event, Network};
 use crate::hub::HOLD;
 use crate::rounds::Outcome;
-use crate::votes::Vote;
 use crate::wire::Message;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -37,7 +36,7 @@ impl Network {
             }
         }
         let label = "opening a window".into();
-        let vote = Vote::default();
+        let vote = Box::default();
         state
             .branch
             .say(Message::Confer { round, label, vote }, self.now);

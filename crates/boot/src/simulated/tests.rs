@@ -25,29 +25,29 @@ fn cost_of_a_window(size: u32, each: u32) -> (u64, usize) {
 }
 
 /// At most 4 (neighbours + log2 of the ranks): 48 for 1,024 ranks. It is three calls, in each of which a rank hears its
-/// children and tells its parent, and the other way.
-fn is_cheap(size: u32, each: u32) {
+/// children and tells its parent, and the other way. In the first one, letters may need more bundles than one: so many.
+fn is_cheap(size: u32, each: u32, more: u64) {
     let (most, children) = cost_of_a_window(size, each);
     assert_eq!(children, ARITY);
-    assert_eq!(most, CALLS * 2 * (ARITY as u64 + 1));
+    assert_eq!(most, CALLS * 2 * (ARITY as u64 + 1) + more);
     assert!(most <= 4 * (2 + u64::from(size.ilog2())));
 }
 
 #[test]
 fn a_window_of_1024_ranks_costs_each_few_messages() {
-    is_cheap(1024, 1024);
-    is_cheap(1024, 8);
+    is_cheap(1024, 1024, 0);
+    is_cheap(1024, 8, 0);
 }
 
 #[test]
 fn a_window_of_8192_ranks_costs_each_few_messages() {
-    is_cheap(8192, 64);
+    is_cheap(8192, 64, 0);
 }
 
 #[test]
 #[ignore = "deep: it takes long without optimization"]
 fn a_window_of_65536_ranks_costs_each_few_messages_deep() {
-    is_cheap(65536, 64);
+    is_cheap(65536, 64, 28);
 }
 
 /// A job in which ranks die. Every survivor ends its calls, all in the same way, and knows who has died.

@@ -56,6 +56,7 @@ impl Member {
             for letter in proposal.letters {
                 self.write(mail, requests, letter)?;
             }
+            let vote = Box::new(vote);
             Ok(Message::Confer { round, label, vote })
         })?;
         let Taken::Outcome(outcome, came) = taken else {

@@ -65,7 +65,7 @@ fn ranks_that_make_different_teams_all_hear_of_it() {
     let failed = ask(&mut teams, 2, &[0, 2, 3]);
     let sides = [(2, [0, 2, 3]), (0, [0, 1, 2])];
     let sides = sides.map(|(rank, ranks)| (rank, Founders::new("one", &ranks)));
-    let failure = Failure::Teams(sides.clone());
+    let failure = Failure::Teams(Box::new(sides.clone()));
     assert_eq!(
         failed,
         [
