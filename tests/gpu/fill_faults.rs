@@ -85,7 +85,7 @@ fn fault(results: [Result<()>; 2]) -> PutFault {
     let Error::Stream(StreamError::KernelFault { rank: 0, fault, .. }) = mine else {
         panic!("{mine}");
     };
-    fault
+    *fault
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_kernel_with_checks_finds_what_breaks_its_contract() {
         let Err(Error::Stream(StreamError::KernelFault { fault, .. })) = mine else {
             panic!("{mine:?}");
         };
-        assert_eq!(fault, expected);
+        assert_eq!(*fault, expected);
     }
 }
 
@@ -200,7 +200,7 @@ fn a_put_to_a_target_that_is_complete_fails_by_name() {
     let Err(Error::Stream(StreamError::KernelFault { fault, .. })) = first else {
         panic!("{first:?}");
     };
-    assert_eq!(*fault, PutFault::Completed { slot: 0 });
+    assert_eq!(**fault, PutFault::Completed { slot: 0 });
     // Its epoch was complete before.
     assert!(second.is_ok(), "{second:?}");
 }
@@ -266,7 +266,7 @@ fn a_kernel_completes_its_target_exactly_once() {
         let Err(Error::Stream(StreamError::KernelFault { fault, .. })) = mine else {
             panic!("{mine:?}");
         };
-        assert_eq!(fault, PutFault::CompletedTwice, "{blocks} of {said}");
+        assert_eq!(*fault, PutFault::CompletedTwice, "{blocks} of {said}");
     }
 }
 

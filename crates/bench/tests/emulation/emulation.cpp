@@ -11,6 +11,8 @@
 // A launch returns 1 if threads of one block wait at a barrier that others of it never come to: a device may hang there.
 
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <ucontext.h>
 
 #include <functional>
@@ -90,6 +92,14 @@ int launch(unsigned int blocks, unsigned int threads, const std::function<void()
 }  // namespace
 
 void machine::block_barrier() { swapcontext(&scheduler.threads[threadIdx.x].context, &scheduler.context); }
+
+// Nobody looks at it: threads run to their next barrier.
+bool machine::moved;
+
+void machine::fail(const char *what, u64 at) {
+    fprintf(stderr, "%s: %llu\n", what, at);
+    abort();
+}
 
 // A launch begins when the one before is over.
 void machine::wait_for_previous() {}

@@ -467,7 +467,7 @@ pub enum StreamError {
         /// The window that the kernel put to.
         window: WindowName,
         /// What the kernel did. It is the first of its faults that was recorded.
-        fault: PutFault,
+        fault: Box<PutFault>,
     },
     /// The transport to the peers has failed.
     #[error("stream `{stream}` of rank {rank} cannot reach its peers any more: {detail}")]

@@ -219,7 +219,7 @@ impl<D: Device> Round<D> {
             earlier = late.then_some(plan);
         }
         if let Some(last) = earlier {
-            // The moves of the last round are a batch of their own: without waits, it may have all of a device.
+            // The reductions of the last round are a batch of their own: without waits, it may have all of a device.
             let end = RoundPlan {
                 puts: Vec::new(),
                 origins: Vec::new(),
@@ -310,12 +310,11 @@ impl<D: Device> Round<D> {
         for index in &awaited {
             waits.push(vec![wait_step(&inbound.peers[*index], window)]);
         }
-        // Where lanes go side by side, which is where there is a limit to them, reductions and long copies are faster as a
-        // batch of their own. It has no waits, so it may have all of the device.
+        // Where lanes go side by side, which is where there is a limit to them, reductions are faster as a batch of their
+        // own. It has no waits, so it may have all of the device.
         let is_alone = |lane: &[LocalMove<'_, D>]| {
             let reduces = |one: &LocalMove<'_, D>| matches!(one.action, LocalAction::Reduce { .. });
-            let bytes: usize = lane.iter().map(|one| one.count * size).sum();
-            most < usize::MAX && (bytes >= ALONE || lane.iter().any(reduces))
+            most < usize::MAX && lane.iter().any(reduces)
         };
         let behind = earlier.map_or(&plan.behind, |earlier| &earlier.behind);
         for lane in behind.iter().filter(|_| earlier.is_some() || !late) {
@@ -467,9 +466,6 @@ impl Uses {
         settle_all(stream, each, site)
     }
 }
-
-/// From how many bytes on the copies behind a wait are a batch of their own.
-const ALONE: usize = 2 << 20;
 
 /// The origin whose slots alone a lane of moves reads.
 fn only_origin<D: Device>(lane: &[LocalMove<'_, D>]) -> Option<usize> {

@@ -88,7 +88,7 @@ impl<D: Device> World<D> {
                         rank: self.rank(),
                         stream: stream.to_owned(),
                         window: WindowName { name, id },
-                        fault,
+                        fault: Box::new(fault),
                     });
                 }
                 return Error::Stream(StreamError::CountTooGreat {

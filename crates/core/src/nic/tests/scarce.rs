@@ -130,7 +130,7 @@ fn accumulates(batch: &Batch) -> bool {
         matches!(
             step,
             Step::Move(Move {
-                action: Action::Accumulate { .. },
+                action: Action::Accumulate { .. } | Action::Fold { .. },
                 ..
             })
         )

@@ -84,7 +84,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (
         PARITIES,
         "run_steps<false>(launch, Warp(), stands[member], lane",
-        "run_steps(launch, Warp(), stands[0], lane",
+        "run_steps<false>(launch, Warp(), stands[0], lane",
     ),
     (
         MOVES,
