@@ -12,7 +12,7 @@ use crate::ring;
 
 /// How soon after a rank's death the others must have ended with their errors. It takes milliseconds; the margin is for
 /// machines that are busy with other tests.
-const SOON: Duration = Duration::from_secs(120);
+pub(crate) const SOON: Duration = Duration::from_secs(120);
 
 fn start(role: &str, ranks: usize) -> processes::Started {
     processes::start("jobs::a_rank", role, ranks)
@@ -33,7 +33,7 @@ fn a_rank() {
         "panics early beside a stream" => panics_early(&world, true),
         "fails alone" => fails_alone(&world),
         "again" => again(world),
-        "opens" => opens(&world),
+        "opens" => opens(&world, || ready(&world)),
         "survivors" => survivors(&world),
         "left needed" => leaves(&world, 5),
         "left unneeded" => leaves(&world, 20),
@@ -257,11 +257,13 @@ fn of_a_rank_that_was_killed_those_hear_that_reduce() {
 }
 
 /// Opens one window after the other with the ranks on both sides, until a rank is lost. The last window is revoked.
-fn opens(world: &World) -> Result<()> {
+/// Calls `begun` when some are open.
+pub(crate) fn opens(world: &World, begun: impl FnOnce()) -> Result<()> {
     let (left, right) = world.ring();
     stream!(let s = world.stream()?);
     let mut last = None;
     let mut count = 0;
+    let mut begun = Some(begun);
     let failed = loop {
         let mut window = SlotWindow::<u64>::new(&format!("window {count}"));
         window.slot_from(left, 0, 1);
@@ -271,8 +273,10 @@ fn opens(world: &World) -> Result<()> {
             Err(error) => break error,
         }
         count += 1;
-        if count == 3 {
-            ready(world);
+        if count == 3
+            && let Some(begun) = begun.take()
+        {
+            begun();
         }
     };
     println!("opened: {count}");

@@ -14,6 +14,7 @@ mod mpirun;
 mod nodes;
 mod teams;
 mod tools;
+mod trees;
 mod unheard;
 
 #[path = "../common"]

@@ -44,8 +44,10 @@ pub(crate) use places::arity_of;
 /// For how long the others are not told that a rank has left, since it may turn out that it has failed.
 pub(crate) const HOLD: Duration = Duration::from_millis(300);
 
-/// How long departures are gathered, since at the end of a job all leave, and each message about it costs all something.
+/// How long departures are gathered for each so many ranks, but at most for [`HOLD`]. At the end of a job all leave, and
+/// each message about it wakes all that are left. A large job that told this often would be busy with nothing else.
 const GATHERS: Duration = Duration::from_millis(20);
+const GATHERS_FOR: usize = 64;
 /// The longest wait for an orphan.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -90,6 +92,9 @@ pub(crate) struct Hub {
     departed: Vec<u32>,
     departed_since: Option<Instant>,
     orphans: BTreeMap<u32, Orphan>,
+    /// The number of the last message to ranks that have found another parent, and up to which all have heard.
+    welcomed: u64,
+    heard: u64,
     /// Ranks that ask for a parent, and until when they may wait.
     asking: BTreeMap<u32, Instant>,
     /// How long an orphan may take.
@@ -131,6 +136,8 @@ impl Hub {
             departed: Vec::new(),
             departed_since: None,
             orphans: BTreeMap::new(),
+            welcomed: 0,
+            heard: 0,
             asking: BTreeMap::new(),
             // A limit that is too long to be reached means none.
             silence: silence.min(LONGEST),
@@ -166,6 +173,11 @@ impl Hub {
     /// The other ranks that are in the job.
     pub(crate) fn others(&self) -> Vec<usize> {
         (1..self.size).filter(|rank| !self.gone[*rank]).collect()
+    }
+
+    /// Whether ranks have still to find another parent, or to hear what they have missed.
+    pub(crate) fn has_orphans(&self) -> bool {
+        !self.orphans.is_empty() || self.heard < self.welcomed
     }
 
     fn is_here(&self, rank: usize) -> bool {
@@ -241,7 +253,9 @@ impl Hub {
 
     /// When the others are told which ranks have left.
     fn tells_at(&self) -> Option<Instant> {
-        self.departed_since.map(|since| since + GATHERS)
+        let many = self.size.div_ceil(GATHERS_FOR) as u32;
+        let gathers = HOLD.min(GATHERS.saturating_mul(many));
+        self.departed_since.map(|since| since + gathers)
     }
 
     /// Tells the others which ranks have left.
@@ -323,6 +337,7 @@ impl Hub {
 
     /// All ranks in the tree have heard the messages up to this number.
     pub(crate) fn all_heard(&mut self, heard: u64) {
+        self.heard = heard;
         let orphans = self.orphans.values().map(|orphan| orphan.heard);
         self.log.forget(orphans.chain([heard]).min().unwrap_or(0));
     }

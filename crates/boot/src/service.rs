@@ -45,6 +45,9 @@ use std::time::{Duration, Instant};
 const LINGERS: Duration = Duration::from_millis(800);
 /// How long rank 0, when it ends after a failure, lets the others read its last message before its connections end.
 const LAST_WORDS: Duration = Duration::from_millis(600);
+/// The same if some have just lost their parent. They have to find another one first, so as not to take rank 0's end for
+/// the cause.
+const LAST_WORDS_TO_ORPHANS: Duration = Duration::from_secs(3);
 /// How much longer than rank 0 the others wait for the start, because only rank 0 knows which ranks are missing.
 pub(crate) const START_MARGIN: Duration = Duration::from_secs(5);
 
@@ -343,6 +346,7 @@ impl Service {
             }
             Message::Bye => {
                 self.bye = Some(Instant::now());
+                lock(&self.shared.state).confirmed = true;
                 self.see_off();
             }
             _ => self.cut_off("it sent a message that only ranks send"),

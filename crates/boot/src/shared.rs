@@ -82,6 +82,8 @@ pub(crate) struct RankState {
     pub(crate) gone: Vec<bool>,
     /// Whether this rank has said that it failed.
     pub(crate) failed: bool,
+    /// Whether rank 0 has confirmed that this rank ends. It may still wait for those below it.
+    pub(crate) confirmed: bool,
     /// Why this rank's program fails, if it does: the rank that was the first to fail, perhaps this one, and the text
     /// about it.
     follows: Option<(usize, String)>,
@@ -146,6 +148,7 @@ impl RankShared {
                 no_message: None,
                 gone: vec![false; size],
                 failed: false,
+                confirmed: false,
                 follows: None,
                 firsts: HashMap::new(),
                 remain: Vec::new(),

@@ -44,6 +44,7 @@ use crate::secret::{Key, random};
 use crate::service::{Parts, START_MARGIN, Service};
 use crate::shared::{RankPhase, RankShared, RankState, ServiceRequest};
 use crate::wire::Message;
+use std::cell::Cell;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -53,6 +54,10 @@ use tidegate_hal::ids::TeamId;
 use tidegate_hal::lock;
 use tidegate_hal::process::Process;
 use tidegate_hal::{say, tell};
+
+/// How long rank 0's confirmation that a rank leaves may take before that is reported. At the end of a large job on a busy
+/// machine, seconds are usual.
+const CONFIRMS: Duration = Duration::from_secs(5);
 
 /// One rank's control plane, in a job whose ranks are processes.
 ///
@@ -312,7 +317,18 @@ impl Member {
         } else {
             began.checked_add(self.patience)
         };
-        let mut said = false;
+        let said = Cell::new(false);
+        let says_at = began
+            + if self.shared.rank == 0 {
+                SAID_AFTER
+            } else {
+                CONFIRMS
+            };
+        // What has been confirmed ends soon: the wait for the ranks below is short.
+        let speaks = |state: &RankState| {
+            let is_near = state.confirmed && matches!(state.phase, RankPhase::Running);
+            !said.get() && !is_near
+        };
         let waits = |state: &RankState| match &state.phase {
             RankPhase::Running => true,
             // If the end of the process would not be noticed, this has to wait for the others.
@@ -330,7 +346,7 @@ impl Member {
                 return;
             }
             let next = deadline.into_iter();
-            let next = next.chain((!said).then_some(began + SAID_AFTER)).min();
+            let next = next.chain(speaks(&state).then_some(says_at)).min();
             state = match next {
                 None => self.wait(state),
                 Some(at) => {
@@ -339,8 +355,8 @@ impl Member {
                     waited.unwrap_or_else(|e| e.into_inner()).0
                 }
             };
-            if waits(&state) && !said && began.elapsed() >= SAID_AFTER {
-                said = true;
+            if waits(&state) && speaks(&state) && Instant::now() >= says_at {
+                said.set(true);
                 drop(state);
                 let rank = self.shared.rank;
                 let text = format!(

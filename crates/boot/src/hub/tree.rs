@@ -132,6 +132,7 @@ impl Hub {
         self.send_to(parent as usize, Message::Joined { child, below });
         self.out.extend(missed);
         self.send_to(parent as usize, Message::Welcome { child, seq });
+        self.welcomed = self.log.last();
     }
 
     /// The connection of a parent to its child has ended.

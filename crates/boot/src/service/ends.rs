@@ -6,7 +6,7 @@ use std::time::Instant;
 use tidegate_hal::lock;
 use tidegate_hal::tell;
 
-use super::{Above, Ending, LAST_WORDS, Service};
+use super::{Above, Ending, LAST_WORDS, LAST_WORDS_TO_ORPHANS, Service};
 use crate::hop::Hop;
 use crate::hub::HOLD;
 use crate::link::Link;
@@ -14,10 +14,15 @@ use crate::shared::RankPhase;
 use crate::wire::Message;
 
 impl Service {
+    /// Whether this is rank 0, and ranks look for another parent.
+    fn has_orphans(&self) -> bool {
+        matches!(&self.above, Above::Hub(hub) if hub.has_orphans())
+    }
+
     /// Ends all connections of rank 0, after everything was sent.
     pub(super) fn hang_up(&mut self) {
         let waits = |link: &Link<TcpStream>| link.wants_write();
-        if self.is_hung_up || self.children.values().any(waits) {
+        if self.is_hung_up || self.has_orphans() || self.children.values().any(waits) {
             return;
         }
         self.is_hung_up = true;
@@ -50,6 +55,7 @@ impl Service {
     /// Until when this rank waits for an answer, after it has said that it failed.
     pub(super) fn patient_until(&self, since: Instant) -> Option<Instant> {
         since.checked_add(match self.above {
+            Above::Hub(_) if self.has_orphans() => LAST_WORDS_TO_ORPHANS.min(self.silence),
             Above::Hub(_) => LAST_WORDS,
             _ => self.silence,
         })
@@ -177,6 +183,8 @@ impl Service {
         };
         let children: Vec<_> = self.children.keys().copied().collect();
         for child in children {
+            // Rank 0's last messages may have come together with its end, and they say why it ended.
+            self.send_waiting(child);
             self.send_down(child, &cut);
         }
         self.above = Above::Nothing;

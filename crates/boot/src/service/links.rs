@@ -128,11 +128,16 @@ impl Service {
     /// Closes the connections to children that the hub has given up, after telling them.
     pub(super) fn see_off_those_given_up(&mut self) {
         for (child, reason) in std::mem::take(&mut self.branch.given_up) {
-            let (_, items, upto) = self.branch.take_down(child);
-            for hop in downs(items, upto) {
-                self.send_down(child, &hop);
-            }
+            self.send_waiting(child);
             self.end_child(child, &reason, Instant::now());
+        }
+    }
+
+    /// Sends a child what waits for it. After this, it hears no more.
+    pub(super) fn send_waiting(&mut self, child: u32) {
+        let (_, items, upto) = self.branch.take_down(child);
+        for hop in downs(items, upto) {
+            self.send_down(child, &hop);
         }
     }
 
