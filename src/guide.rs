@@ -20,6 +20,7 @@ pages! {
     tutorial = "tutorial.md";
     messages = "messages.md";
     collectives = "collectives.md";
+    #[cfg(any(not(doctest), feature = "cuda"))]
     kernels = "kernels.md";
     groups = "groups.md";
     in_async_programs = "async.md";
