@@ -239,7 +239,7 @@ step() {
         return
     fi
     if [ "$left" -lt "$limit" ]; then limit=$left; fi
-    rm -f "$out/steps/$name.json"
+    rm -f "$out/steps/$name.json" "$out/steps/$name.rows"
     timeout -k 10 "$limit" "$@" >"$out/logs/$name.log" 2>&1 </dev/null || code=$?
     case $code in
         0) ;;

@@ -1,7 +1,8 @@
 # Part of scripts/gpu.sh (PART=device): puts, gets and signals inside kernels, between two GPUs. It uses what gpu.sh has set.
 #
-# Each program does the same work by a thread, a warp and a block, with 8 B to 4 MiB, and prints a JSON object a row. A row has
-# the bytes, the scope, us, GB/s, and the blocks that do it, each of which has a multiprocessor of its own. Rows are verified.
+# Each program does the same work by a thread, a warp and a block, with 8 B to 4 MiB. It prints rows: ours in columns, the others
+# as JSON objects. A row has the bytes, the scope, us, GB/s, and the blocks that do it, each of which has a multiprocessor of its
+# own. Rows are verified.
 
 kernels() {
     echo "== inside kernels"

@@ -21,31 +21,31 @@ tidegate::kernel! {
     ///
     /// # Safety
     ///
-    /// As above.
+    /// The module is `samples.cu`.
     pub(crate) unsafe fn count = "count"(x: &mut [u64], first: u64);
     /// `x[i] = state[0] * scale + i`.
     ///
     /// # Safety
     ///
-    /// As above.
+    /// The module is `samples.cu`.
     pub(crate) unsafe fn produce = "produce"(x: &mut [u64], state: &mut [u64], scale: u64);
     /// `state[0] += 1`.
     ///
     /// # Safety
     ///
-    /// As above.
+    /// The module is `samples.cu`.
     pub(crate) unsafe fn tick = "tick"(state: &mut [u64]);
     /// Counts the wrong elements of a slot.
     ///
     /// # Safety
     ///
-    /// As above.
+    /// The module is `samples.cu`.
     pub(crate) unsafe fn consume = "consume"(slots: Slots<u64>, which: u64, first: u64, end: u64, state: &[u64], scale: u64, errors: &mut [u64]);
     /// Copies a slot.
     ///
     /// # Safety
     ///
-    /// As above.
+    /// The module is `samples.cu`.
     pub(crate) unsafe fn copy_slot = "copy_slot"(slots: Slots<u64>, which: u64, to: &mut [u64]);
     /// Writes where a kernel must not. This breaks its contract, and is only for a test of the stream's failure.
     ///
@@ -57,7 +57,7 @@ tidegate::kernel! {
     ///
     /// # Safety
     ///
-    /// As above.
+    /// The module is `samples.cu`.
     pub(crate) unsafe fn busy = "busy"(x: &mut [u64], nanoseconds: u64);
 }
 

@@ -1,6 +1,6 @@
 //! Epochs that kernels fill by themselves (`kernels/tidegate.cuh`).
 
-use super::common::{Kernels, R, S, W, ranks, ranks_with};
+use super::common::{I, Kernels, O, R, S, W, ranks, ranks_with};
 use super::processes::number;
 use crate::vendor::prelude::*;
 use tidegate::error::{EpochError, KernelError};
@@ -30,17 +30,24 @@ tidegate::kernel! {
     }
 }
 
-pub(super) type CopySlot<T> = Function<Gpu, (Slots<'static, T>, u64, &'static mut [T])>;
+/// Opens a window with a slot of so many elements from the peer, and one to it.
+pub(super) fn open<'s, T: Element>(
+    s: &S<'s>,
+    mut window: SlotWindow<T>,
+    peer: usize,
+    len: usize,
+) -> Result<(I<'s, T>, O<'s, T>, Out<T>)> {
+    window.slot_from(peer, 0, len);
+    let to = window.slot_to(peer, 0);
+    let (inbox, outbox) = window.open(s)?;
+    Ok((inbox, outbox, to))
+}
 
 /// What has come in the only slot of an inbox.
-pub(super) fn came<'s, T: Element>(
-    s: &S<'s>,
-    copy: &CopySlot<T>,
-    inbox: &Inbox<'s, T>,
-    len: usize,
-) -> Result<Vec<T>> {
+pub(super) fn came<'s>(s: &S<'s>, k: &Kernels, inbox: &I<'s, u64>, len: usize) -> Result<Vec<u64>> {
     let mut seen = Region::zeroed(s.world(), len)?.on(s)?;
-    s.launch(copy.threads(len, 128), (inbox.view(), 0u64, &mut seen))?;
+    let kernel = k.copy_slot.threads(len, 128);
+    s.launch(kernel, (inbox.view(), 0u64, &mut seen))?;
     seen.to_vec(s)
 }
 
@@ -58,8 +65,8 @@ struct Pair<'s> {
     x: R<'s, u64>,
     state: R<'s, u64>,
     errors: R<'s, u64>,
-    inbox: Inbox<'s, u64>,
-    outbox: Outbox<'s, u64>,
+    inbox: I<'s, u64>,
+    outbox: O<'s, u64>,
     to: Out<u64>,
 }
 
@@ -88,10 +95,8 @@ fn scale(rank: usize) -> u64 {
 
 impl<'k> Plan<'k> {
     fn open<'s>(&self, s: &S<'s>, buffers: Buffers, len: usize) -> Result<Pair<'s>> {
-        let mut window = SlotWindow::new("filled").buffers(buffers);
-        window.slot_from(self.peer, 0, len);
-        let to = window.slot_to(self.peer, 0);
-        let (inbox, outbox) = window.open(s)?;
+        let window = SlotWindow::new("filled").buffers(buffers);
+        let (inbox, outbox, to) = open(s, window, self.peer, len)?;
         let world = s.world();
         let mut pair = Pair {
             x: Region::zeroed(world, len)?.on(s)?,
@@ -234,10 +239,7 @@ fn all_teams_put_any_run() {
     ranks(1, |world, k| {
         let puts = load(&world);
         stream!(let s = world.stream().unwrap());
-        let mut window = SlotWindow::<u64>::new("runs");
-        window.slot_from(0, 0, 5000);
-        let to = window.slot_to(0, 0);
-        let (mut inbox, mut outbox) = window.open(&s).unwrap();
+        let (mut inbox, mut outbox, to) = open(&s, SlotWindow::new("runs"), 0, 5000).unwrap();
         let mut expected = [vec![0; 5000], vec![0; 5000]];
         let runs = [0, 1, 2, 7, 31, 64, 1000, 4999];
         let all = (0..runs.len() * 8).map(|at| (runs[at / 8], at as u32 / 2 % 4, at % 2));
@@ -255,7 +257,7 @@ fn all_teams_put_any_run() {
             inbox = exposed.wait(&s).unwrap();
             let buffer = &mut expected[epoch % 2];
             buffer[first..first + count].copy_from_slice(&x.to_vec(&s).unwrap());
-            let came = came(&s, &k.copy_slot, &inbox, 5000).unwrap();
+            let came = came(&s, &k, &inbox, 5000).unwrap();
             assert_eq!(came, *buffer, "{count} by {team} from {first} on");
         }
     });
@@ -307,10 +309,7 @@ fn runs_of<'s, T: Element>(
     let put: PutRun<T> = unsafe { module.function(name) }.unwrap();
     // SAFETY: the function takes a slot's number and the width of its elements, and keeps to both lengths.
     let copy: CopyBytes<T> = unsafe { module.function("copy_slot_as_bytes") }.unwrap();
-    let mut window = SlotWindow::<T>::new("runs");
-    window.slot_from(0, 0, LEN + 30);
-    let to = window.slot_to(0, 0);
-    let (mut inbox, mut outbox) = window.open(s).unwrap();
+    let (mut inbox, mut outbox, to) = open(s, SlotWindow::new("runs"), 0, LEN + 30).unwrap();
     let size = size_of::<T>();
     let mut expected = [vec![0; (LEN + 30) * size], vec![0; (LEN + 30) * size]];
     for epoch in 0..40 {
@@ -349,10 +348,7 @@ fn the_right_to_complete_exists_once() {
     ranks(2, |world, k| {
         let (puts, peer) = (load(&world), 1 - world.rank());
         stream!(let s = world.stream().unwrap());
-        let mut window = SlotWindow::<u64>::new("once");
-        window.slot_from(peer, 0, 8);
-        let to = window.slot_to(peer, 0);
-        let (inbox, outbox) = window.open(&s).unwrap();
+        let (inbox, outbox, to) = open(&s, SlotWindow::new("once"), peer, 8).unwrap();
         let x = Region::from_slice(&world, &[7; 8]).unwrap().on(&s).unwrap();
         let exposed = inbox.post(&s).unwrap();
         let opened = outbox.open(&s).unwrap();
@@ -371,7 +367,7 @@ fn the_right_to_complete_exists_once() {
         );
         let _outbox = opened.complete(&s).unwrap();
         let inbox = exposed.wait(&s).unwrap();
-        assert_eq!(came(&s, &k.copy_slot, &inbox, 8).unwrap(), [7; 8]);
+        assert_eq!(came(&s, &k, &inbox, 8).unwrap(), [7; 8]);
     });
 }
 
@@ -400,14 +396,8 @@ fn a_refused_launch_leaves_the_right_to_complete() {
     ranks(1, |world, k| {
         let puts = load(&world);
         stream!(let s = world.stream().unwrap());
-        let mut window = SlotWindow::<u64>::new("once");
-        window.slot_from(0, 0, 8);
-        let to = window.slot_to(0, 0);
-        let (inbox, outbox) = window.open(&s).unwrap();
-        let mut other = SlotWindow::<u64>::new("other");
-        other.slot_from(0, 0, 8);
-        let foreign = other.slot_to(0, 0);
-        let _halves = other.open(&s).unwrap();
+        let (inbox, outbox, to) = open(&s, SlotWindow::new("once"), 0, 8).unwrap();
+        let (_in, _out, foreign) = open(&s, SlotWindow::new("other"), 0, 8).unwrap();
         let x = Region::from_slice(&world, &[7; 8]).unwrap().on(&s).unwrap();
         // The kernel is launched well at last.
         let exposed = inbox.post(&s).unwrap();
@@ -417,7 +407,7 @@ fn a_refused_launch_leaves_the_right_to_complete() {
         s.launch(kernel, (opened.last(0).unwrap(), to, &x)).unwrap();
         let outbox = opened.complete(&s).unwrap();
         let inbox = exposed.wait(&s).unwrap();
-        assert_eq!(came(&s, &k.copy_slot, &inbox, 8).unwrap(), [7; 8]);
+        assert_eq!(came(&s, &k, &inbox, 8).unwrap(), [7; 8]);
         // The host completes the target instead, in a recording, too.
         let all = (x, inbox, outbox);
         let (graph, back) = s

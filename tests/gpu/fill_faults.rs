@@ -1,7 +1,7 @@
 //! Kernels that break their contract, and streams that have failed (`kernels/tidegate.cuh`).
 
 use super::common::{R, S, ranks};
-use super::fill::{Puts, came, load};
+use super::fill::{Puts, came, load, open};
 use crate::vendor::prelude::*;
 use tidegate::error::{Cause, KernelError, PutFault, StreamError};
 use tidegate::kernel::Module;
@@ -99,14 +99,13 @@ fn a_kernel_that_exceeds_its_slot_fails_by_name() {
     });
     assert_eq!(fault(errors), PutFault::Beyond { slot: 0, end: 38 });
     // In a kernel that completes its target, too. The target is not complete then.
-    let errors = wrong(|s, (puts, _), outbox, to, x| {
+    let errors = wrong(|s, (puts, _), outbox, to, _| {
         let opened = outbox.open(s)?;
         let long = Region::from_slice(s.world(), &[1; 40])?.on(s)?;
         s.launch(
             puts.put_last.threads(64, 64),
             (opened.last(1)?, to[0], &long),
         )?;
-        let _ = x;
         end(s, opened)
     });
     assert_eq!(fault(errors), PutFault::Beyond { slot: 0, end: 40 });
@@ -172,10 +171,7 @@ fn a_put_to_a_target_that_is_complete_fails_by_name() {
     let results = ranks(2, |world, k| -> Result<()> {
         let (puts, rank) = (load(&world), world.rank());
         stream!(let s = world.stream()?);
-        let mut window = SlotWindow::<u64>::new("behind");
-        window.slot_from(1 - rank, 0, 8);
-        let to = window.slot_to(1 - rank, 0);
-        let (inbox, outbox) = window.open(&s)?;
+        let (inbox, outbox, to) = open(&s, SlotWindow::new("behind"), 1 - rank, 8)?;
         let x = Region::from_slice(&world, &[rank as u64 + 1; 8])?.on(&s)?;
         let exposed = inbox.post(&s)?;
         let mut opened = outbox.open(&s)?;
@@ -190,7 +186,7 @@ fn a_put_to_a_target_that_is_complete_fails_by_name() {
         }
         let _outbox = opened.complete(&s)?;
         let inbox = exposed.wait(&s)?;
-        let came = came(&s, &k.copy_slot, &inbox, 8)?;
+        let came = came(&s, &k, &inbox, 8)?;
         assert_eq!(came, [2 - rank as u64; 8]);
         s.synchronize()
     });
@@ -217,14 +213,8 @@ fn slots_of_other_targets_and_windows_are_refused() {
     ranks(1, |world, _| {
         let puts = load(&world);
         stream!(let s = world.stream().unwrap());
-        let mut window = SlotWindow::<u64>::new("one");
-        window.slot_from(0, 0, 8);
-        let _to = window.slot_to(0, 0);
-        let (inbox, outbox) = window.open(&s).unwrap();
-        let mut other = SlotWindow::<u64>::new("other");
-        other.slot_from(0, 0, 8);
-        let foreign = other.slot_to(0, 0);
-        let _halves = other.open(&s).unwrap();
+        let (inbox, outbox, _) = open(&s, SlotWindow::<u64>::new("one"), 0, 8).unwrap();
+        let (_in, _out, foreign) = open(&s, SlotWindow::new("other"), 0, 8).unwrap();
         let x = Region::from_slice(&world, &[7; 8]).unwrap().on(&s).unwrap();
         let _exposed = inbox.post(&s).unwrap();
         let mut opened = outbox.open(&s).unwrap();
@@ -291,10 +281,8 @@ fn kernels_behind_a_failed_open_change_no_byte() {
     ranks(2, |world, k| {
         let (puts, rank) = (load(&world), world.rank());
         stream!(let s = world.stream().unwrap());
-        let mut window = SlotWindow::<u64>::new("never").buffers(Buffers::Single);
-        window.slot_from(1 - rank, 0, 1000);
-        let to = window.slot_to(1 - rank, 0);
-        let (mut inbox, outbox) = window.open(&s).unwrap();
+        let window = SlotWindow::new("never").buffers(Buffers::Single);
+        let (mut inbox, outbox, to) = open(&s, window, 1 - rank, 1000).unwrap();
         let [x, again] = [7, 9].map(|value| {
             let x = Region::from_slice(&world, &[value; 1000]).unwrap();
             x.on(&s).unwrap()
@@ -325,7 +313,7 @@ fn kernels_behind_a_failed_open_change_no_byte() {
             world.all_gather("opened", Vec::new()).unwrap();
             drop(outbox.start());
             world.all_gather("over", Vec::new()).unwrap();
-            assert_eq!(came(&s, &k.copy_slot, &inbox, 1000).unwrap(), [7; 1000]);
+            assert_eq!(came(&s, &k, &inbox, 1000).unwrap(), [7; 1000]);
         }
     });
 }
@@ -338,14 +326,9 @@ fn a_kernel_behind_a_failure_completes_no_target() {
     ranks(2, |world, _| {
         let (puts, rank) = (load(&world), world.rank());
         stream!(let s = world.stream().unwrap());
-        let mut window = SlotWindow::<u64>::new("data");
-        window.slot_from(1 - rank, 0, 100);
-        let to = window.slot_to(1 - rank, 0);
-        let (inbox, outbox) = window.open(&s).unwrap();
-        let mut other = SlotWindow::<u64>::new("other");
-        other.slot_from(1 - rank, 0, 1);
-        other.slot_to(1 - rank, 0);
-        let (other_in, other_out) = other.open(&s).unwrap();
+        let (inbox, outbox, to) = open(&s, SlotWindow::new("data"), 1 - rank, 100).unwrap();
+        let other = SlotWindow::<u64>::new("other");
+        let (other_in, other_out, _) = open(&s, other, 1 - rank, 1).unwrap();
         let x = Region::from_slice(&world, &[7; 100])
             .unwrap()
             .on(&s)

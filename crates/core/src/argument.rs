@@ -101,8 +101,9 @@ pub enum OfSlots {
     Table(u64),
     /// The argument is a handle. It has the window and the number of a slot in that window's table.
     Handle(u64, u32),
-    /// The same for outbound slots.
+    /// The argument has all outbound slots of a window, or those of a target.
     OutTable(u64),
+    /// The argument is a handle of an outbound slot. It has the window and the number of the slot among those.
     OutHandle(u64, u32),
 }
 

@@ -63,6 +63,7 @@ mod strikes;
 mod submit;
 mod timing;
 mod unroll;
+mod vendor;
 
 pub use block::GpuBlock;
 pub use device::GpuDevice;

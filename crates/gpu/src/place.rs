@@ -34,8 +34,6 @@ pub(crate) struct Placed {
     /// The parameter of every launch, except for the stream's own fields.
     parameter: LaunchParameter,
     blocks: usize,
-    /// How many of them count against a stream's quota: all, or none if it is `wide`.
-    waiting: usize,
     /// Whether lists would make the program faster.
     divides: bool,
     /// Whether it may wait for more words than are reported at a time.
@@ -44,9 +42,9 @@ pub(crate) struct Placed {
     launched: AtomicBool,
     early: Early,
     pub(crate) expected: Expected,
-    /// Whether it has more blocks than may wait. A batch that begins early waits for the one in front, so this one does
-    /// not.
-    wide: bool,
+    /// Whether it has more blocks than a stream's quota. None of them waits. So it never begins early, since it would
+    /// wait for the batch in front.
+    pub(crate) wide: bool,
     /// Whether it is for the kernel that reduces.
     pub(crate) reduces: bool,
 }
@@ -99,7 +97,6 @@ impl Placed {
                 ..LaunchParameter::NONE
             },
             blocks: program.blocks,
-            waiting: if wide { 0 } else { program.blocks },
             divides: program.divides,
             crowded: program.crowded,
             launched: AtomicBool::new(false),
@@ -158,9 +155,9 @@ impl Placed {
         }
     }
 
-    /// Whether it has more blocks than may wait, and so never begins early.
-    pub(crate) fn is_wide(&self) -> bool {
-        self.wide
+    /// Whether a stream with this quota can launch it.
+    fn fits(&self, quota: usize) -> bool {
+        self.wide || self.blocks <= quota
     }
 
     /// Whether there is nothing to do.
@@ -268,7 +265,7 @@ impl Forms {
     /// Whether a stream of this device with this quota can launch the program that has been made so far.
     pub(crate) fn fits(&self, gpu: &Arc<Gpu>, quota: usize) -> bool {
         let whole = lock(&self.whole);
-        Arc::ptr_eq(&self.gpu, gpu) && whole.as_ref().is_none_or(|whole| whole.waiting <= quota)
+        Arc::ptr_eq(&self.gpu, gpu) && whole.as_ref().is_none_or(|whole| whole.fits(quota))
     }
 
     /// The program of the whole batch, to be launched or `recorded`. It has lists if it is launched repeatedly: in a
@@ -282,7 +279,7 @@ impl Forms {
         let mut kept = lock(&self.whole);
         let again = |whole: &Placed| recorded || whole.launched.load(Ordering::Relaxed);
         if let Some(whole) = &*kept
-            && whole.waiting <= quota
+            && whole.fits(quota)
             && !(whole.divides && again(whole))
         {
             return Ok(whole.clone());
@@ -316,7 +313,7 @@ impl Forms {
         let mut made = lock(&self.apart);
         if let Some(form) = &*made
             && form.couriers == couriers.id
-            && form.program.waiting <= quota
+            && form.program.fits(quota)
         {
             return Ok(form.clone());
         }
@@ -347,7 +344,7 @@ impl Forms {
     ) -> Result<Arc<[PartForm]>, DeviceError> {
         let mut made = lock(&self.parts);
         if let Some(parts) = &*made
-            && parts.iter().all(|part| part.program.waiting <= quota)
+            && parts.iter().all(|part| part.program.fits(quota))
         {
             return Ok(parts.clone());
         }

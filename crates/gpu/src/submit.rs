@@ -254,7 +254,7 @@ impl GpuStream {
             expected: expected.clone(),
             lets_next_come,
         };
-        let first = match program.is_wide() {
+        let first = match program.wide {
             true => First::Other,
             false => First::Batch,
         };

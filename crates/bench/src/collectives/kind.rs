@@ -32,6 +32,9 @@ pub enum Kind {
 /// Numbers are below this. Sums of them are exact as long as they stay below 2^24.
 const MOST: u32 = 16;
 
+/// What is in an output before: no number, and no sum of numbers.
+const EMPTY: f32 = -1.0;
+
 /// A number that tells rank, place and turn apart. Turns are what changes the data.
 fn number(rank: usize, at: usize, turn: u32) -> f32 {
     let mixed = (at as u32).wrapping_mul(0x9e37_79b1) ^ (rank as u32 + 1).wrapping_mul(0x85eb_ca6b);
@@ -53,10 +56,25 @@ pub(super) fn rows(count: usize) -> (usize, usize) {
 }
 
 /// How many rows a rank sends to another: a quarter to three quarters of a block, so half of it on average.
-pub(super) fn sent(from: usize, to: usize, most: usize) -> usize {
+fn sent(from: usize, to: usize, most: usize) -> usize {
     let mixed =
         (from as u32 + 1).wrapping_mul(0x85eb_ca6b) ^ (to as u32 + 1).wrapping_mul(0x9e37_79b1);
     most / 4 + (mixed.wrapping_mul(0x27d4_eb2f) >> 15) as usize % (most / 2 + 1)
+}
+
+/// How many rows a rank sends to each rank, with blocks of `count` elements.
+pub(super) fn all_sent(rank: usize, ranks: usize, count: usize) -> Vec<u64> {
+    let (most, _) = rows(count);
+    (0..ranks).map(|to| sent(rank, to, most) as u64).collect()
+}
+
+/// Sets the rows of `rank` beyond the numbers that it sends to what is in an output before. `left` has a block of
+/// `count` elements for each rank.
+pub(super) fn clear_unsent(rank: usize, count: usize, left: &mut [f32]) {
+    let (most, width) = rows(count);
+    for (to, block) in left.chunks_mut(count).enumerate() {
+        block[sent(rank, to, most) * width..].fill(EMPTY);
+    }
 }
 
 impl Kind {
@@ -97,7 +115,7 @@ impl Kind {
         let before = match self {
             Kind::Broadcast if rank == 0 => own(),
             Kind::Reduce => own(),
-            _ => vec![-1.0; output],
+            _ => vec![EMPTY; output],
         };
         [own(), before]
     }
@@ -145,11 +163,8 @@ impl Kind {
             Kind::Scan => sum(0..rank + 1, 0),
             // Each row is back where it was. The others were never sent.
             Kind::DispatchCombine => {
-                let (most, width) = rows(count);
                 let mut left = vector(rank, 0, ranks * count, turn);
-                for (to, block) in left.chunks_mut(count).enumerate() {
-                    block[sent(rank, to, most) * width..].fill(-1.0);
-                }
+                clear_unsent(rank, count, &mut left);
                 left
             }
         }
@@ -185,6 +200,19 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Blocks that go whole bring all rows back. Without those that were not sent, they are what is expected.
+    #[test]
+    fn blocks_that_went_whole_are_compared_without_the_rest() {
+        let (ranks, count) = (2, 128);
+        for rank in 0..ranks {
+            let [mut whole, _] = Kind::DispatchCombine.brings(rank, ranks, count, 1);
+            let expected = Kind::DispatchCombine.leaves(rank, ranks, count, 1, 1);
+            assert_ne!(whole, expected);
+            clear_unsent(rank, count, &mut whole);
+            assert_eq!(whole, expected);
+        }
+    }
 
     #[test]
     fn what_ranks_bring_and_get() {

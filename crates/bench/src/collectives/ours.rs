@@ -2,7 +2,7 @@
 
 use super::args::{By, CollectivesArgs};
 use super::case::Case;
-use super::kind::{Kind, rows, sent};
+use super::kind::{Kind, all_sent, rows};
 use crate::device::BenchDevice;
 use std::error::Error;
 use std::time::Instant;
@@ -42,9 +42,7 @@ struct Counted<'s, D: Device> {
 impl<'s, D: Device> Counted<'s, D> {
     fn open(team: &Team<D>, s: &Stream<'s, D>, case: &Case) -> Result<Self> {
         let (world, (most, width)) = (s.world(), rows(case.count));
-        let counts: Vec<_> = (0..case.ranks)
-            .map(|to| sent(case.rank, to, most) as u64)
-            .collect();
+        let counts = all_sent(case.rank, case.ranks, case.count);
         Ok(Counted {
             dispatch: CountedAllToAll::open_in(team, s, "dispatch", most, width)?,
             combine: CountedAllToAll::open_in(team, s, "combine", most, width)?,

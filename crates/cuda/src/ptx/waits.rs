@@ -12,9 +12,10 @@
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
+use super::flow::body;
 use super::random::Rng;
 use super::thread::{Did, PARAMETER, SHARED, Start, Trace, carry_out};
-use super::{TEXTS, body, entry, functions};
+use super::{TEXTS, entry, functions};
 use tidegate_gpu::layout::{
     LANE_WAITS, LAUNCH_NEXT, LaunchParameter, MOST_BLOCKS, Plain, Record, ShortLane, TEAM_WARPS,
 };

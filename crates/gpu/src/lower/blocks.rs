@@ -41,13 +41,13 @@ impl Lane {
 
 /// Gives blocks to the lanes that move much.
 pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<(), DeviceError> {
-    // The size of a lane, and whether a warp is too small for it. The size is counted in units, of which a thread has
-    // one. Listed units may be small, so there they are counted by bytes: a thread has several of them on their way at
-    // a time, and each waiting block takes half a multiprocessor from everything else that runs.
     let small = |lane: &Lane| match lane.reductions {
         0 => sizes.small,
         _ => sizes.small.min(reductions::SMALL),
     };
+    // The size of a lane, and whether a warp is too small for it. The size is counted in units, of which a thread has
+    // one. Listed units may be small, so there they are counted by bytes: a thread has several of them on their way at
+    // a time, and each waiting block takes half a multiprocessor from everything else that runs.
     let size = |lane: &Lane| match lane.short.kind {
         _ if lane.landing.is_some() => (1, lane.lands_on_a_block(sizes)),
         kind if kind & LANE_LISTED != 0 => (

@@ -390,15 +390,12 @@ fn lower(
     let mut turns = Turns::default();
     // Whether one of several blocks knows that it is the last, because it has just stored the common count.
     let mut rung = false;
-    let mut left = 0;
-    for (at, step) in steps.iter().enumerate() {
-        if left > 0 {
-            left -= 1;
-            continue;
-        }
-        let folds = reductions::of(&steps[at..]);
+    let mut rest = steps;
+    while let [step, behind @ ..] = rest {
+        let folds = reductions::of(rest);
         if !folds.is_empty() {
-            (left, rung) = (folds.len() - 1, false);
+            (rest, rung) = (&rest[folds.len()..], false);
+            // Until this lane waits, all its blocks find the same parities.
             lane.whole |= folds
                 .iter()
                 .any(|mv| !mv.parity.is_null() && !last.is_null() && mv.parity != last);
@@ -407,6 +404,7 @@ fn lower(
             lane.reductions += 1;
             continue;
         }
+        rest = behind;
         lane.mixed = true;
         rung &= matches!(step, Step::Flush | Step::Add(_) | Step::Store(_));
         match step {

@@ -3,13 +3,12 @@
 //! # Model
 //!
 //! Neighbouring folds of a lane with one destination become a *reduction*: one step, with a *term* for each source. Each
-//! element belongs to one thread, which combines the terms in their order. It writes the element once, unless there are
-//! many terms.
+//! element belongs to one thread, which combines the terms in their order, and writes the element once.
 //!
 //! In a sum of elements of 4 or 8 bytes, a thread has several *lines* of 16 bytes on their way at a time, if all sides are
 //! aligned to 16 bytes. Elements behind the lines go one by one, and so do all in other reductions.
 
-use tidegate_hal::batch::{Action, Move, Op, Step};
+use tidegate_hal::batch::{Action, Move, Op, Scalar, Step};
 use tidegate_hal::device::DeviceError;
 use tidegate_hal::memory::Ptr;
 
@@ -25,18 +24,23 @@ const MOST: usize = 1 << 14;
 /// The most lines of a step. The kernel counts them, and a little beyond the last, in 32 bits.
 const MOST_LINES: u64 = 1 << 31;
 
-/// How many of the folds in front of `steps` are one reduction: those that follow each other, but for flushes, with the
-/// destination and the elements of the first.
+/// The operation of a fold, the elements' type, and whether the new value comes first.
+fn fold(mv: &Move) -> Option<(Op, Scalar, bool)> {
+    match mv.action {
+        Action::Fold { op, scalar, before } => Some((op, scalar, before)),
+        _ => None,
+    }
+}
+
+/// The folds in front of `steps` that are one reduction: those that follow each other, with the destination and the
+/// elements of the first.
 pub(super) fn of(steps: &[Step]) -> Vec<&Move> {
     let moves = steps.iter().map_while(|step| match step {
         Step::Move(mv) => Some(mv),
         _ => None,
     });
     let mut moves = moves.peekable();
-    let one = |mv: &Move| match mv.action {
-        Action::Fold { scalar, .. } => Some((mv.dst.base, mv.count, scalar)),
-        _ => None,
-    };
+    let one = |mv: &Move| fold(mv).map(|(_, scalar, _)| (mv.dst.base, mv.count, scalar));
     let first = moves.peek().and_then(|first| one(first));
     moves
         .take_while(|mv| first.is_some() && one(mv) == first)
@@ -92,26 +96,22 @@ pub(super) fn lower(moves: &[&Move], last: Ptr, out: &mut Vec<u8>) -> Result<Wor
         .map(|mv| address(mv.src.base) | mv.src.flip as u64);
     let all = sides.fold(address(first.dst.base), |all, side| all | side);
     let size = u64::from(first.size);
+    let folds = moves
+        .iter()
+        .map(|mv| (*mv, fold(mv).expect("a reduction consists of folds")));
+    let folds: Vec<_> = folds.collect();
     // All have the scalar of the first.
-    let Action::Fold { scalar, .. } = first.action else {
-        unreachable!("a reduction consists of folds")
-    };
-    let sums = size >= 4
-        && moves.iter().enumerate().all(|(at, mv)| match mv.action {
-            Action::Fold { op, .. } => op == Op::Sum || (at == 0 && op == Op::Replace),
-            _ => false,
-        });
+    let (_, (_, scalar, _)) = folds[0];
+    let mut ops = folds.iter().map(|(_, (op, ..))| *op).enumerate();
+    let sums = size >= 4 && ops.all(|(at, op)| op == Op::Sum || (at == 0 && op == Op::Replace));
     if sums && all.is_multiple_of(LINE) && work.elements * size / LINE <= MOST_LINES {
         work.lines = work.elements * size / LINE;
         work.elements -= work.lines * LINE / size;
     }
     let bytes = size_of::<MoveStep>().next_multiple_of(16) + moves.len() * size_of::<TermStep>();
-    let terms: Vec<_> = moves
+    let terms: Vec<_> = folds
         .iter()
-        .map(|mv| {
-            let Action::Fold { op, before, .. } = mv.action else {
-                unreachable!("a reduction consists of folds")
-            };
+        .map(|&(mv, (op, _, before))| {
             let is_last = !mv.parity.is_null() && mv.parity == last;
             TermStep {
                 src: address(mv.src.base),

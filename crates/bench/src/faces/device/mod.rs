@@ -68,7 +68,7 @@ pub trait FacesDevice: BenchDevice {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As [`Stream::launch`].
     fn moment_at_part<'s>(stream: &Stream<'s, Self>, at: &Part<'s, Self>) -> Result<Self::Moment>;
 
     /// The microseconds from one moment to another; `None` while one of them has not come.
@@ -107,14 +107,14 @@ pub trait FacesKernels<D: FacesDevice> {
     ///
     /// # Errors
     ///
-    /// As [`Stream::launch`], here and below.
+    /// As [`Stream::launch`].
     fn initialise<'s>(&self, stream: &Stream<'s, D>, u: &mut Values<'s, D>) -> Result<()>;
 
-    /// The same for a part.
+    /// Sets a part of the block to its initial values.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As [`Stream::launch`].
     fn initialise_part<'s>(
         &self,
         stream: &Stream<'s, D>,
@@ -126,7 +126,7 @@ pub trait FacesKernels<D: FacesDevice> {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As [`Stream::launch`].
     fn copy_part<'s>(
         &self,
         stream: &Stream<'s, D>,
@@ -139,7 +139,7 @@ pub trait FacesKernels<D: FacesDevice> {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As [`Stream::launch`].
     fn pack<'s>(
         &self,
         stream: &Stream<'s, D>,
@@ -147,11 +147,11 @@ pub trait FacesKernels<D: FacesDevice> {
         out: &mut Values<'s, D>,
     ) -> Result<()>;
 
-    /// The same, out of the surface alone.
+    /// Packs the messages out of the surface alone.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As [`Stream::launch`].
     fn pack_part<'s>(
         &self,
         stream: &Stream<'s, D>,
@@ -163,7 +163,7 @@ pub trait FacesKernels<D: FacesDevice> {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As [`Stream::launch`].
     fn send<'s>(
         &self,
         stream: &Stream<'s, D>,
@@ -172,11 +172,11 @@ pub trait FacesKernels<D: FacesDevice> {
         out: All<'_, 's, D>,
     ) -> Result<()>;
 
-    /// The same, out of the surface alone.
+    /// Like [`send`](Self::send), out of the surface alone.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As [`Stream::launch`].
     fn send_part<'s>(
         &self,
         stream: &Stream<'s, D>,
@@ -189,7 +189,7 @@ pub trait FacesKernels<D: FacesDevice> {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As [`Stream::launch`].
     fn unpack<'s>(
         &self,
         stream: &Stream<'s, D>,
@@ -197,11 +197,11 @@ pub trait FacesKernels<D: FacesDevice> {
         u: &mut Values<'s, D>,
     ) -> Result<()>;
 
-    /// The same, of the surface alone.
+    /// Like [`unpack`](Self::unpack), of the surface alone.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As [`Stream::launch`].
     fn unpack_part<'s>(
         &self,
         stream: &Stream<'s, D>,
@@ -213,6 +213,6 @@ pub trait FacesKernels<D: FacesDevice> {
     ///
     /// # Errors
     ///
-    /// As above.
+    /// As [`Stream::launch`].
     fn compute<'s>(&self, stream: &Stream<'s, D>, interior: &mut Part<'s, D>) -> Result<()>;
 }
