@@ -6,8 +6,8 @@
 //! ```
 //!
 //! All ranks are processes of this machine, and may open 256 descriptors. Each opens windows with the ranks on both
-//! sides of it, which it keeps. Then one rank declares a slot that no other rank puts to: the
-//! error must be the same text on all ranks.
+//! sides of it, which it keeps. Then one rank declares a slot that no other rank puts to: the error must be the same text
+//! on all ranks.
 
 use std::error::Error;
 use std::process::ExitCode;

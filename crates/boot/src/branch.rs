@@ -48,26 +48,35 @@ struct Kept {
     until: Until,
 }
 
-/// What answers it.
+/// What answers something that a rank has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
     Decided(u64),
     Founded,
     Go,
     Bye,
-    Heard(u64),
+    Heard,
 }
 
 #[derive(Debug)]
 struct Child {
-    /// How much it has heard, and the ranks below it.
+    /// The child and all ranks below it have heard the messages up to this number.
     heard: u64,
-    /// The number of the message that it has come, while it has not been sent what it had missed.
+    /// The `seq` of the [`Message::Attached`] about this child, until the child has been sent what it had missed.
     welcome: Option<u64>,
-    /// How often it was told to say everything again, and whether that has still to be sent.
+    /// How often the child was told to say everything again, and whether that has still to be sent.
     epoch: u32,
     is_again: bool,
     out: Vec<Arc<Passed>>,
+}
+
+impl Child {
+    /// Passes a message on. Before a child has been sent what it had missed, it gets nothing else.
+    fn pass(&mut self, item: Arc<Passed>) {
+        if self.welcome.is_none() {
+            self.out.push(item);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -79,8 +88,9 @@ pub(crate) struct Branch {
     /// The number of the last thing that this rank has said.
     said: u64,
     kept: VecDeque<Kept>,
+    /// This rank has been sent all that is for it and the ranks below it, up to this number.
     heard: u64,
-    /// Bytes from the parent since it was told how much this rank has heard, and whether it waits for that.
+    /// Bytes from the parent since it was told how much this rank has heard, and whether it waits to be told.
     untold: usize,
     is_asked: bool,
     children: BTreeMap<u32, Child>,
@@ -115,7 +125,7 @@ impl Branch {
         }
     }
 
-    /// The children.
+    /// The ranks of the children, in ascending order.
     pub(crate) fn children(&self) -> impl Iterator<Item = u32> {
         self.children.keys().copied()
     }
@@ -152,7 +162,7 @@ impl Branch {
                     | Message::Letter { round, .. } => Until::Decided(*round),
                     Message::Found { .. } => Until::Founded,
                     Message::Leave | Message::Fail { .. } => Until::Bye,
-                    _ => Until::Heard(seq),
+                    _ => Until::Heard,
                 };
                 let item = Item::Said {
                     from: me,
@@ -170,7 +180,7 @@ impl Branch {
         self.add(item, now);
     }
 
-    /// Adds something to what goes up.
+    /// Adds something to what goes up. It is dropped while there is no parent.
     fn add(&mut self, item: Arc<Item>, now: Instant) {
         if !self.has_parent {
             return;
@@ -234,7 +244,7 @@ impl Branch {
         self.repeat(now);
     }
 
-    /// All messages that this rank and those below it have to hear have come up to this number.
+    /// Up to which number this rank has been sent all that is for it and the ranks below it.
     pub(crate) fn heard(&self) -> u64 {
         self.heard
     }
@@ -243,15 +253,15 @@ impl Branch {
     pub(crate) fn repeat(&mut self, now: Instant) {
         self.pile = Pile::default();
         self.out.clear();
-        for item in self
+        let kept: Vec<_> = self
             .kept
             .iter()
             .map(|kept| Arc::clone(&kept.item))
-            .collect::<Vec<_>>()
-        {
+            .collect();
+        for item in kept {
             self.add(item, now);
         }
-        // What was sent to those that had just come may be lost.
+        // What the hub has sent to children that had just come may be lost.
         let strangers = self.children.iter();
         let strangers = strangers.filter(|(_, child)| child.welcome.is_some());
         let strangers: Vec<_> = strangers
@@ -281,7 +291,7 @@ impl Branch {
         if up.epoch != state.epoch || !self.has_parent {
             return Ok(());
         }
-        // A rank that has found a place there may have heard less than the others.
+        // This may be less than before: a rank that has found a place below the child may have heard less.
         state.heard = up.heard;
         for item in up.items {
             // While the ranks join, they come one after the other. Later the hub tells where they are.
@@ -296,7 +306,8 @@ impl Branch {
         Ok(())
     }
 
-    /// Whether a child may be told how much it has.
+    /// Up to which number a child has everything, as soon as what waits for it is sent. 0 if it has still to be sent what
+    /// it had missed.
     pub(crate) fn upto(&self, child: u32) -> u64 {
         let child = self.children.get(&child);
         match child.is_some_and(|child| child.welcome.is_none()) {
@@ -319,8 +330,8 @@ impl Branch {
         self.heard = self.heard.max(upto);
     }
 
-    /// The parent sends a heartbeat, and has sent everything up to this number. It gets an answer, even if there is
-    /// nothing to say.
+    /// The parent sends a heartbeat, and has sent everything up to this number. It is answered even if there is nothing
+    /// to say.
     pub(crate) fn hear_beat(&mut self, upto: u64) {
         self.has_all(upto);
         self.is_asked = true;
@@ -353,9 +364,8 @@ impl Branch {
             To::One(rank) => {
                 is_mine = *rank == self.me;
                 self.note_routes(*rank, &item.message);
-                let child = self.route(*rank);
-                if let Some(child) = child.filter(|child| child.welcome.is_none()) {
-                    child.out.push(Arc::clone(&item));
+                if let Some(child) = self.route(*rank) {
+                    child.pass(Arc::clone(&item));
                 }
             }
             To::Ranks(ranks) => {
@@ -374,9 +384,8 @@ impl Branch {
                             ..Passed::clone(&item)
                         }),
                     };
-                    let child = self.children.get_mut(&child);
-                    if let Some(child) = child.filter(|child| child.welcome.is_none()) {
-                        child.out.push(item);
+                    if let Some(child) = self.children.get_mut(&child) {
+                        child.pass(item);
                     }
                 }
             }
@@ -393,13 +402,11 @@ impl Branch {
 
     fn pass_to_all(&mut self, item: &Arc<Passed>) {
         for child in self.children.values_mut() {
-            if child.welcome.is_none() {
-                child.out.push(Arc::clone(item));
-            }
+            child.pass(Arc::clone(item));
         }
     }
 
-    /// Notes what the hub tells a parent about the ranks below it, since it is true for all above that one, too.
+    /// Notes what the hub tells a parent about the ranks below it. They are below all ranks above that parent, too.
     fn note_routes(&mut self, parent: u32, message: &Message) {
         let to_parent = self.routes.get(&parent).copied();
         match message {
@@ -428,10 +435,8 @@ impl Branch {
         self.children.get_mut(self.routes.get(&rank)?)
     }
 
-    /// A message for this rank.
+    /// Takes a message for this rank, and forgets what it answers.
     fn deliver(&mut self, message: &Message) {
-        let answers: fn(&Until, u64) -> bool;
-        let mut number = 0;
         match message {
             Message::Heard { seq } => {
                 let seq = *seq;
@@ -449,33 +454,33 @@ impl Branch {
                 }
                 return;
             }
-            Message::Decided { round, .. } => {
-                number = *round;
-                answers = |until, round| *until == Until::Decided(round);
-            }
+            Message::Decided { round, .. } => self.answered(Until::Decided(*round)),
             // All have come: what was said about that was heard.
-            Message::Start { .. } => answers = |until, _| matches!(until, Until::Heard(_)),
-            Message::Founded { .. } => answers = |until, _| *until == Until::Founded,
-            Message::Go => answers = |until, _| *until == Until::Go,
+            Message::Start { .. } => self.answered(Until::Heard),
+            Message::Founded { .. } => self.answered(Until::Founded),
+            Message::Go => self.answered(Until::Go),
             Message::Bye => {
+                // A rank that has left may fail after that. Each of the two has an answer of its own.
                 let first = self.kept.iter().position(|kept| kept.until == Until::Bye);
                 if let Some(first) = first {
                     self.kept.remove(first);
                 }
-                answers = |_, _| false;
             }
-            _ => answers = |_, _| false,
+            _ => {}
         }
-        self.kept.retain(|kept| !answers(&kept.until, number));
         self.own.push_back(message.clone());
     }
 
-    /// What goes up now.
+    fn answered(&mut self, until: Until) {
+        self.kept.retain(|kept| kept.until != until);
+    }
+
+    /// Takes what goes up now.
     pub(crate) fn take_up(&mut self, now: Instant) -> Vec<Up> {
         if !self.has_parent {
             return Vec::new();
         }
-        // Including this rank.
+        // The ranks below, and this one.
         let all = self.routes.len() + 1;
         self.pile.take_due(all, now, &mut self.out);
         let items = std::mem::take(&mut self.out);
@@ -495,13 +500,14 @@ impl Branch {
         ups.collect()
     }
 
-    /// Whether something goes to this child.
+    /// Whether something waits to be sent to this child.
     pub(crate) fn wants_down(&self, child: u32) -> bool {
         let child = self.children.get(&child);
         child.is_some_and(|child| child.is_again || !child.out.is_empty())
     }
 
-    /// What goes to a child now, whether it is to say everything again first, and how much it has then.
+    /// Takes what goes to a child now. Returns whether the child is first told to say everything again, the messages, and
+    /// up to which number the child has everything with them.
     pub(crate) fn take_down(&mut self, child: u32) -> (bool, Vec<Arc<Passed>>, u64) {
         let upto = self.upto(child);
         match self.children.get_mut(&child) {
@@ -520,7 +526,7 @@ impl Branch {
     }
 }
 
-/// The hops that carry these messages to a child.
+/// The hops that carry messages to a child, which has everything up to the number `upto` with the last of them.
 pub(crate) fn downs(items: Vec<Arc<Passed>>, upto: u64) -> Vec<Hop> {
     let mut bundles = bundles(items, |item| item.weight());
     let last = bundles.pop();

@@ -22,7 +22,7 @@ const MOST_WAITING: i32 = 4096;
 /// A younger caller is not refused to make room, since it may be a slow rank.
 const YOUNG: Duration = Duration::from_millis(500);
 
-/// How many of so many connections this process may have besides others.
+/// How many connections of one kind this process may have: `most`, or fewer if it may have few descriptors.
 pub(crate) fn room_for(most: usize) -> usize {
     let descriptors = getrlimit(Resource::Nofile).current;
     let part = descriptors.map_or(u64::MAX, |descriptors| descriptors / 4);
@@ -38,7 +38,7 @@ pub(crate) struct Callers {
     /// The number of this job, among the jobs for which the environment was used one after the other.
     generation: u64,
     list: Vec<Caller>,
-    /// How many there may be.
+    /// How many callers there may be at a time.
     room: usize,
     /// Accepting failed (because of too many open files, for example). It is tried again at this time.
     accept_after: Option<Instant>,

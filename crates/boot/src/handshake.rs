@@ -271,7 +271,7 @@ impl From<io::Error> for Attempt {
     }
 }
 
-/// Proves to the rank at the other end of `stream` which rank this is, and checks that it is the one.
+/// Proves to the rank at the other end of `stream` which rank this is, and checks that the other one is `claims.host`.
 pub(crate) fn call(mut stream: &TcpStream, key: &Key, claims: Claims) -> Result<Session, Attempt> {
     let mut greeting = [0; GREETING_LEN];
     stream.read_exact(&mut greeting)?;

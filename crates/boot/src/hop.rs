@@ -39,9 +39,9 @@ pub(crate) enum Hop {
     Placed,
     /// To the parent, as the first hop: how much the rank, and so all ranks below it, have heard.
     Attach { heard: u64 },
-    /// To the parent.
+    /// To the parent, towards rank 0.
     Up(Up),
-    /// To a child.
+    /// To a child, from rank 0.
     Down(Down),
     /// To a child that was active before its parent found a new one: what has not been answered must be said again.
     Again,
@@ -64,7 +64,7 @@ pub(crate) enum Hop {
     },
 }
 
-/// What ranks say to rank 0.
+/// What ranks say to rank 0, on its way over one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Up {
     /// How often the parent has asked for everything again on this connection.
@@ -88,7 +88,7 @@ pub(crate) enum Item {
     Ready { ranks: RankSet },
 }
 
-/// What rank 0 says.
+/// What rank 0 says to ranks, on its way over one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Down {
     /// With these messages, the receiver has everything up to this number that is for it and the ranks below it.
@@ -116,7 +116,7 @@ pub(crate) enum To {
 }
 
 impl Item {
-    /// About how many bytes it takes.
+    /// About how many bytes the encoded item takes.
     pub(crate) fn weight(&self) -> usize {
         match self {
             Item::Said { message, .. } => message.weight(),
@@ -138,7 +138,7 @@ impl Item {
 }
 
 impl Passed {
-    /// About how many bytes it takes.
+    /// About how many bytes the encoded message takes, with its receivers.
     pub(crate) fn weight(&self) -> usize {
         let ranks = match &self.to {
             To::Ranks(ranks) => 3 * ranks.len(),

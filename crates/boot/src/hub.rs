@@ -44,8 +44,9 @@ pub(crate) use places::arity_of;
 /// For how long the others are not told that a rank has left, since it may turn out that it has failed.
 pub(crate) const HOLD: Duration = Duration::from_millis(300);
 
-/// How long departures are gathered for each so many ranks, but at most for [`HOLD`]. At the end of a job all leave, and
-/// each message about it wakes all that are left. A large job that told this often would be busy with nothing else.
+/// For how long departures are gathered before the others are told: this time for every [`GATHERS_FOR`] ranks of the job,
+/// but at most [`HOLD`]. At the end of a job all leave, and each message about it wakes all that are left. A large job
+/// that told this often would be busy with nothing else.
 const GATHERS: Duration = Duration::from_millis(20);
 const GATHERS_FOR: usize = 64;
 /// The longest wait for an orphan.
@@ -64,9 +65,9 @@ enum HubPhase {
 /// A rank whose parent has ended.
 #[derive(Clone, Copy, Debug)]
 struct Orphan {
-    /// When it is given up.
+    /// When the orphan is given up.
     until: Instant,
-    /// It has heard the messages up to this number.
+    /// The orphan has heard the messages up to this number.
     heard: u64,
 }
 
@@ -92,19 +93,20 @@ pub(crate) struct Hub {
     departed: Vec<u32>,
     departed_since: Option<Instant>,
     orphans: BTreeMap<u32, Orphan>,
-    /// The number of the last message to ranks that have found another parent, and up to which all have heard.
+    /// The number of the last [`Message::Welcome`].
     welcomed: u64,
+    /// All ranks in the tree have heard the messages up to this number.
     heard: u64,
     /// Ranks that ask for a parent, and until when they may wait.
     asking: BTreeMap<u32, Instant>,
-    /// How long an orphan may take.
+    /// How long an orphan may take to find another parent.
     silence: Duration,
     log: Log,
     /// When something was last handled.
     now: Instant,
     /// What rank 0's branch passes on next.
     out: Vec<Arc<Passed>>,
-    /// Whether that can wait for the next message.
+    /// Whether all of `out` can wait for the next message.
     can_wait: bool,
     /// The answers to ranks without a parent.
     pub(crate) answers: Vec<(u32, Hop)>,
@@ -151,19 +153,16 @@ impl Hub {
 
     /// The ranks that the rendezvous still waits for.
     pub(crate) fn missing(&self) -> Vec<usize> {
-        let here = |set: &RankSet| {
-            let mut here = vec![false; self.size];
-            set.iter().for_each(|rank| here[rank as usize] = true);
-            here
+        let without = |is_here: &dyn Fn(usize) -> bool| {
+            let missing = (0..self.size).filter(|rank| !is_here(*rank));
+            missing.collect::<Vec<_>>()
         };
-        let joined = (0..self.size).map(|rank| self.places.has_joined(rank));
-        let joined: Vec<_> = joined.collect();
-        let here = match self.phase {
-            HubPhase::Gathering if joined.contains(&false) => joined,
-            HubPhase::Gathering => here(&self.placed),
-            _ => here(&self.ready),
-        };
-        (0..self.size).filter(|rank| !here[*rank]).collect()
+        let absent = without(&|rank| self.places.has_joined(rank));
+        match self.phase {
+            HubPhase::Gathering if !absent.is_empty() => absent,
+            HubPhase::Gathering => without(&|rank| self.placed.contains(rank)),
+            _ => without(&|rank| self.ready.contains(rank)),
+        }
     }
 
     pub(crate) fn is_gathering(&self) -> bool {

@@ -111,12 +111,12 @@ pub fn local(size: usize) -> Vec<LocalControl> {
     local_on(&vec![0; size])
 }
 
-/// Like [`local`], for tests of jobs on several nodes: each rank says that it is on the node of its number here. No
-/// handles go from one node to another.
+/// Like [`local`], for tests of jobs on several nodes: rank `r` says that it is on node `nodes[r]`. No handles go from
+/// one node to another.
 ///
 /// # Panics
 ///
-/// If there is no rank.
+/// If `nodes` is empty: a job has at least one rank.
 pub fn local_on(nodes: &[usize]) -> Vec<LocalControl> {
     let size = nodes.len();
     assert!(size > 0, "a job has at least one rank");

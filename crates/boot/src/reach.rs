@@ -34,8 +34,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 /// How often a rank tries to reach the parent that it was given.
 const ATTEMPTS: u32 = 3;
-/// How long it takes at most to connect to a parent, whose kernel does that even if the rank is busy. A firewall may
-/// make that impossible.
+/// How long it takes at most to connect to a parent. The parent's kernel answers even if the rank is busy, unless a
+/// firewall lets nothing through.
 const CONNECTS: Duration = Duration::from_secs(2);
 
 /// How a rank reaches others.
@@ -47,7 +47,7 @@ pub(crate) struct Reach {
     claims: Claims,
 }
 
-/// The connection to a parent.
+/// A parent, and the connection to it.
 pub(crate) struct Parent {
     pub(crate) rank: u32,
     pub(crate) link: Link<TcpStream>,
@@ -130,8 +130,8 @@ impl Reach {
         }
     }
 
-    /// Finds the parent of a rank, which has heard the messages up to the number `heard`. `first` is what it says to
-    /// rank 0, over a connection that it has.
+    /// Finds the parent of a rank, which has heard the messages up to the number `heard`. `link` is its connection to rank
+    /// 0, and `first` is what it says there.
     pub(crate) fn parent(
         &self,
         mut link: Link<TcpStream>,
@@ -190,10 +190,11 @@ impl Reach {
                 Err(reason) => return Err(reason.to_string()),
             }
         };
+        // Rank 0 may need the same time until it knows that the old parent is gone.
         self.parent(link, &Hop::Resume, heard, timeout.saturating_mul(2))
     }
 
-    /// Connects to a parent.
+    /// Connects to a parent, in a few attempts.
     fn visit(&self, rank: u32, address: SocketAddr) -> Result<Link<TcpStream>, Attempt> {
         let claims = Claims {
             host: rank,
@@ -252,7 +253,7 @@ fn longer(pause: Duration) -> Duration {
     (pause * 3 / 2).min(LONGEST_PAUSE)
 }
 
-/// Whether another attempt would not be better.
+/// Whether another attempt at this address would fail, too.
 fn is_unreachable(reason: &str) -> bool {
     is_refused(reason) || reason.contains("timed out") || reason.contains("unreachable")
 }
@@ -261,7 +262,7 @@ fn is_refused(reason: &str) -> bool {
     reason.contains("refused (os")
 }
 
-/// Sends something short.
+/// Sends a hop that is so short that the kernel takes it at once.
 fn say_to(link: &mut Link<TcpStream>, hop: &Hop) -> Result<(), String> {
     let sent = link.push(&Body::of(hop)).and_then(|()| link.flush());
     sent.map_err(|error| error.to_string())

@@ -45,8 +45,8 @@ use std::time::{Duration, Instant};
 const LINGERS: Duration = Duration::from_millis(800);
 /// How long rank 0, when it ends after a failure, lets the others read its last message before its connections end.
 const LAST_WORDS: Duration = Duration::from_millis(600);
-/// The same if some have just lost their parent. They have to find another one first, so as not to take rank 0's end for
-/// the cause.
+/// How long rank 0, when it ends after a failure, waits if some ranks have just lost their parent. They have to find
+/// another one first, so as not to take rank 0's end for the cause.
 const LAST_WORDS_TO_ORPHANS: Duration = Duration::from_secs(3);
 /// How much longer than rank 0 the others wait for the start, because only rank 0 knows which ranks are missing.
 pub(crate) const START_MARGIN: Duration = Duration::from_secs(5);
@@ -70,13 +70,13 @@ enum Token {
 enum Ending {
     /// Its last message is still to be sent.
     Wanted(Message),
-    /// It was sent at this moment.
+    /// Its last message was sent at this moment.
     Said { since: Instant, in_good_order: bool },
 }
 
-/// Where this rank looks for its parent.
+/// What is above this rank in the tree.
 enum Above {
-    /// This is rank 0.
+    /// This is rank 0, which has the hub.
     Hub(Box<Hub>),
     Parent {
         rank: u32,
@@ -114,17 +114,15 @@ pub(crate) struct Service {
     callers: Option<Callers>,
     /// Ranks that have proved themselves, and are not children (yet).
     guests: Vec<(u32, Link<TcpStream>)>,
-    /// How many of these there may be at a time. Others wait until they are let in.
+    /// How many guests there may be at a time. Others wait until they are let in.
     most_guests: usize,
     reach: Reach,
     heartbeat: Duration,
     silence: Duration,
     started: Instant,
     timeout: Duration,
-    /// `None`: no heartbeats are sent.
+    /// When this rank next sends its children heartbeats, and looks for silent ones. `None`: never.
     next_beat: Option<Instant>,
-    /// When this rank looks for silent children next.
-    next_look: Option<Instant>,
     ending: Option<Ending>,
     /// When rank 0 has acknowledged that this rank ends.
     bye: Option<Instant>,
@@ -177,7 +175,6 @@ impl Service {
             started,
             timeout,
             next_beat,
-            next_look: next_beat,
             ending: None,
             bye: None,
             ends_at: None,
@@ -269,14 +266,7 @@ impl Service {
                 break;
             }
         }
-        let failed = matches!(
-            &self.ending,
-            Some(Ending::Said {
-                in_good_order: false,
-                ..
-            })
-        );
-        if failed && self.is_rank_0() {
+        if self.failed_at().is_some() && self.is_rank_0() {
             self.hang_up();
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Ranks of a word.
+/// How many ranks a word holds.
 const WORD: u32 = u64::BITS;
 
 /// A set of ranks. Sets can be united in any order and as often as one likes.
@@ -14,6 +14,13 @@ pub(crate) struct RankSet {
 }
 
 impl RankSet {
+    pub(crate) const fn new() -> Self {
+        Self {
+            skipped: 0,
+            words: Vec::new(),
+        }
+    }
+
     pub(crate) fn of(rank: u32) -> Self {
         Self {
             skipped: rank / WORD,
@@ -62,6 +69,13 @@ impl RankSet {
         }
     }
 
+    pub(crate) fn contains(&self, rank: usize) -> bool {
+        let (word, bit) = (rank / WORD as usize, rank % WORD as usize);
+        let word = word.checked_sub(self.skipped as usize);
+        let word = word.and_then(|word| self.words.get(word));
+        word.is_some_and(|word| word >> bit & 1 == 1)
+    }
+
     pub(crate) fn insert(&mut self, rank: u32) {
         self.unite(&Self::of(rank));
     }
@@ -100,6 +114,7 @@ mod tests {
             let most = model.last().map_or(0, |rank| *rank as usize + 1);
             prop_assert!(united.is_within(most) && united.is_within(1000));
             prop_assert!(most == 0 || !united.is_within(most - 1));
+            prop_assert!((0..1100).all(|rank| united.contains(rank) == model.contains(&(rank as u32))));
             prop_assert!(united.iter().eq(model));
         }
     }

@@ -10,8 +10,7 @@ use crate::branch::Branch;
 use crate::hop::Hop;
 use crate::hub::{ARITY, Hub};
 use crate::rounds::Outcome;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 mod program;
@@ -20,7 +19,7 @@ mod tests;
 
 /// How long a rank may be an orphan.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Calls of a window.
+/// How many collective calls open a window.
 const CALLS: u64 = 3;
 
 /// Random numbers that follow from a seed (xorshift64*).
@@ -130,8 +129,9 @@ pub(crate) struct Network {
     hub: Hub,
     ranks: Vec<Rank>,
     now: Instant,
-    events: BinaryHeap<Reverse<(Instant, u64)>>,
-    pending: BTreeMap<u64, Event>,
+    /// What happens next, in the order of time. Events of one moment keep their order.
+    events: BTreeMap<(Instant, u64), Event>,
+    /// The last number of an event or a connection.
     next: u64,
     links: BTreeMap<u64, Link>,
     /// The connections of a rank, by the rank at the other end.
@@ -179,8 +179,7 @@ impl Network {
                 })
                 .collect(),
             now,
-            events: BinaryHeap::new(),
-            pending: BTreeMap::new(),
+            events: BTreeMap::new(),
             next: 0,
             links: BTreeMap::new(),
             neighbours: vec![BTreeMap::new(); size as usize],
@@ -222,8 +221,7 @@ impl Network {
 
     fn schedule(&mut self, at: Instant, event: Event) {
         self.next += 1;
-        self.events.push(Reverse((at, self.next)));
-        self.pending.insert(self.next, event);
+        self.events.insert((at, self.next), event);
     }
 
     pub(crate) fn kill_after(&mut self, rank: u32, delay: Duration) {
@@ -233,32 +231,28 @@ impl Network {
     /// Goes on until nothing more happens, or for so long.
     pub(crate) fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
-        while let Some(Reverse((at, number))) = self.events.peek().copied() {
-            if at > end {
-                break;
-            }
-            self.events.pop();
-            self.now = at.max(self.now);
-            if let Some(event) = self.pending.remove(&number) {
-                self.handle(event);
-            }
+        let is_before = |(at, _): &(Instant, u64)| *at <= end;
+        while self.events.keys().next().is_some_and(is_before) {
+            self.step();
         }
         self.now = end;
     }
 
     /// Goes on until all programs are at this round, and nothing is under way.
     pub(crate) fn run_until_round(&mut self, round: u64) {
-        while let Some(Reverse((at, number))) = self.events.pop() {
-            self.now = at.max(self.now);
-            if let Some(event) = self.pending.remove(&number) {
-                self.handle(event);
-            }
-            if self.events.is_empty() {
-                break;
-            }
-        }
+        while self.step() {}
         let all = self.ranks.iter().all(|rank| rank.round >= round);
         assert!(all, "not all ranks have come to round {round}");
+    }
+
+    /// Handles the next event. Returns whether there was one.
+    fn step(&mut self) -> bool {
+        let Some(((at, _), event)) = self.events.pop_first() else {
+            return false;
+        };
+        self.now = at.max(self.now);
+        self.handle(event);
+        true
     }
 
     fn handle(&mut self, event: Event) {
@@ -412,7 +406,7 @@ impl Network {
             let links: BTreeSet<_> = self.neighbours[rank as usize].values().copied().collect();
             let random = &mut self.random;
             let mut broken = BTreeSet::new();
-            self.pending.retain(|_, event| match event {
+            self.events.retain(|_, event| match event {
                 Event::Hop { link, to, .. } if links.contains(link) && *to != rank => {
                     // Nothing arrives behind something that is lost.
                     !broken.contains(link) && (random.below(3) < keeps || !broken.insert(*link))

@@ -126,17 +126,17 @@ impl Tally {
     }
 
     /// The ranks that have come.
-    pub(crate) fn come(&self) -> RankSet {
-        let come = self.0.as_ref().map(|said| &said.come);
-        come.cloned().unwrap_or_default()
+    pub(crate) fn come(&self) -> &RankSet {
+        static NONE: RankSet = RankSet::new();
+        self.0.as_ref().map_or(&NONE, |said| &said.come)
     }
 
     /// How many ranks have come.
     pub(crate) fn count(&self) -> usize {
-        self.0.as_ref().map_or(0, |said| said.come.len())
+        self.come().len()
     }
 
-    /// About how many bytes it takes.
+    /// About how many bytes the encoded tally takes.
     pub(crate) fn weight(&self) -> usize {
         let Some(said) = &self.0 else {
             return 0;

@@ -151,7 +151,7 @@ impl TcpControl {
         let shared = Arc::new(shared);
         let node = Node::new(config.rank, key.derive(b"door", b""));
         let (rank, size) = (config.rank, config.size);
-        let arity = config.arity.map_or_else(|| arity_of(size), Some);
+        let arity = config.arity.or_else(|| arity_of(size));
         let reach = Reach::new(&config, &key);
         let callers = |listener| {
             Callers::new(listener, key.clone(), rank, size, config.generation)

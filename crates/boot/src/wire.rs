@@ -142,7 +142,7 @@ pub(crate) struct Said {
 pub(crate) struct Malformed(pub(crate) &'static str);
 
 impl Message {
-    /// About how many bytes it takes.
+    /// About how many bytes the encoded message takes.
     pub(crate) fn weight(&self) -> usize {
         const REST: usize = 32;
         REST + match self {

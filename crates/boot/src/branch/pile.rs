@@ -8,17 +8,24 @@ use crate::wire::Message;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long it waits. Ranks come to a call at different times, so this must not add much.
+/// How long a rank's message waits for those of other ranks. Ranks come to a call at different times, so this must not
+/// add much.
 pub(crate) const WAIT: Duration = Duration::from_millis(20);
 
-/// Whether it may wait: it belongs to a call of all ranks, or to their start.
+/// Whether an item may wait for those of other ranks: it belongs to a call of all ranks, or to their start.
 pub(super) fn may_wait(item: &Item) -> bool {
+    matches!(item, Item::Ready { .. }) || round_of(item).is_some_and(is_of_all)
+}
+
+/// The round to which an item belongs.
+fn round_of(item: &Item) -> Option<u64> {
     match item {
-        Item::Votes { .. } | Item::Ready { .. } => true,
-        Item::Said { message, .. } => matches!(
-            message,
-            Message::Letter { round, .. } | Message::Exchange { round, .. } if is_of_all(*round)
-        ),
+        Item::Votes { round, .. }
+        | Item::Said {
+            message: Message::Letter { round, .. } | Message::Exchange { round, .. },
+            ..
+        } => Some(*round),
+        Item::Said { .. } | Item::Ready { .. } => None,
     }
 }
 
@@ -35,16 +42,9 @@ pub(super) struct Pile {
 }
 
 impl Pile {
-    /// Adds something. Goes on with what is about another round before.
+    /// Adds an item that may wait. If it belongs to another round than those before, they go up at once.
     pub(super) fn add(&mut self, item: Arc<Item>, now: Instant, out: &mut Vec<Arc<Item>>) {
-        let round = match &*item {
-            Item::Votes { round, .. } => Some(*round),
-            Item::Said { message, .. } => match message {
-                Message::Letter { round, .. } | Message::Exchange { round, .. } => Some(*round),
-                _ => None,
-            },
-            Item::Ready { .. } => None,
-        };
+        let round = round_of(&item);
         if round != self.round {
             self.take(out);
             (self.round, self.came) = (round, RankSet::default());
@@ -52,7 +52,7 @@ impl Pile {
         self.since.get_or_insert(now);
         match &*item {
             Item::Votes { tally, .. } => {
-                self.came.unite(&tally.come());
+                self.came.unite(tally.come());
                 self.votes.merge(tally.clone());
                 return;
             }
@@ -71,6 +71,7 @@ impl Pile {
         self.said.push(item);
     }
 
+    /// When everything goes up at the latest. `None`: nothing waits.
     pub(super) fn until(&self) -> Option<Instant> {
         self.since.map(|since| since + WAIT)
     }

@@ -18,7 +18,7 @@ impl Log {
         self.last
     }
 
-    /// Gives a message its number.
+    /// Gives a message its number, and keeps it.
     pub(super) fn add(&mut self, to: To, message: Message) -> Arc<Passed> {
         self.last += 1;
         let passed = Arc::new(Passed {
@@ -31,7 +31,7 @@ impl Log {
         passed
     }
 
-    /// Forgets what all have heard.
+    /// Forgets the messages up to this number, which all ranks have heard.
     pub(super) fn forget(&mut self, heard: u64) {
         while self.kept.front().is_some_and(|kept| kept.number <= heard) {
             self.kept.pop_front();

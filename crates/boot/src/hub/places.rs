@@ -102,7 +102,15 @@ impl Places {
         self.ranks[rank as usize].children[kind] < self.room(rank, kind)
     }
 
-    /// The place of a rank that joins.
+    /// Ranks that may have room for children of this node: of the same node (0), or of others (1).
+    fn candidates(&mut self, node: u32, kind: usize) -> &mut VecDeque<u32> {
+        match kind {
+            0 => &mut self.roomy[node as usize],
+            _ => &mut self.leaders,
+        }
+    }
+
+    /// Gives a rank that joins its place. Returns its parent.
     pub(super) fn join(&mut self, rank: u32, node: NodeId, address: Option<SocketAddr>) -> u32 {
         let next = self.roomy.len() as u32;
         let node = *self.nodes.entry(node).or_insert(next);
@@ -116,20 +124,12 @@ impl Places {
         let mut parent = 0;
         if self.arity.is_some() {
             let kind = usize::from(!is_known);
-            while let Some(first) = match is_known {
-                true => self.roomy[node as usize].front(),
-                false => self.leaders.front(),
-            }
-            .copied()
-            {
+            while let Some(first) = self.candidates(node, kind).front().copied() {
                 parent = first;
                 if self.has_room(first, kind) {
                     break;
                 }
-                match is_known {
-                    true => self.roomy[node as usize].pop_front(),
-                    false => self.leaders.pop_front(),
-                };
+                self.candidates(node, kind).pop_front();
             }
             if !is_known {
                 self.ranks[rank as usize].leads = true;

@@ -137,6 +137,25 @@ fn lost(rank: u32) -> Message {
     }
 }
 
+/// A rank that has not joined has no node, so it can have no place.
+#[test]
+fn only_ranks_that_have_joined_find_places() {
+    let hub = || Hub::new(SIZE, None, [0; 32], [0; 16], Duration::from_secs(10));
+    let mut early = hub();
+    early.unreached(1);
+    assert!(matches!(early.answers.pop(), Some((1, Hop::Abort { .. }))));
+    early.join(1, [1; 32], None);
+    assert!(matches!(
+        early.answers.pop(),
+        Some((1, Hop::Place { parent: 0, .. }))
+    ));
+    let mut early = hub();
+    early.attached(0, 1, 1, 0);
+    let passed = early.take_down(Instant::now());
+    let aborts = |message: &Message| matches!(message, Message::Abort { reason } if reason.starts_with("rank 1 "));
+    assert!(passed.iter().any(|passed| aborts(&passed.message)));
+}
+
 #[test]
 fn a_departure_is_told_after_a_while_or_when_the_connection_ends() {
     let mut job = job();

@@ -33,8 +33,12 @@ impl Hub {
         self.answers.push((rank, Hop::Place { parent, address }));
     }
 
-    /// A rank cannot reach the parent that it was given.
+    /// A rank cannot reach the parent that it was given, so rank 0 is its parent.
     pub(crate) fn unreached(&mut self, rank: u32) {
+        if !self.places.has_joined(rank as usize) {
+            let reason = format!("rank {rank} was given no parent");
+            return self.answers.push((rank, Hop::Abort { reason }));
+        }
         self.places.promise(rank, 0);
         self.answer_place(rank, 0);
     }
@@ -90,10 +94,13 @@ impl Hub {
         }
     }
 
-    /// A rank has found a parent.
+    /// A rank has found a parent, which says so in its message number `seq`.
     pub(super) fn attached(&mut self, parent: u32, seq: u64, rank: u32, heard: u64) {
         if rank as usize >= self.size {
             return self.lose(parent as usize, "it has a child that the job does not have");
+        }
+        if !self.places.has_joined(rank as usize) {
+            return self.lose(rank as usize, "it has found a parent before it has joined");
         }
         if self.phase == HubPhase::Gathering {
             self.places.attach(rank, parent);

@@ -52,6 +52,28 @@ impl Service {
         }
     }
 
+    /// When this rank has said that it failed, if it has.
+    pub(super) fn failed_at(&self) -> Option<Instant> {
+        match self.ending {
+            Some(Ending::Said {
+                since,
+                in_good_order: false,
+            }) => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Whether this rank has said that it leaves in good order.
+    fn has_left(&self) -> bool {
+        matches!(
+            self.ending,
+            Some(Ending::Said {
+                in_good_order: true,
+                ..
+            })
+        )
+    }
+
     /// Until when this rank waits for an answer, after it has said that it failed.
     pub(super) fn patient_until(&self, since: Instant) -> Option<Instant> {
         since.checked_add(match self.above {
@@ -61,7 +83,7 @@ impl Service {
         })
     }
 
-    /// Until when a rank that leaves waits for those below it. `None`: it does not leave, or there are none.
+    /// Until when a rank that leaves waits for those below it. `None`: rank 0 has not acknowledged that it leaves.
     pub(super) fn sees_off_until(&self) -> Option<Instant> {
         self.bye.map(|since| since + HOLD)
     }
@@ -73,41 +95,25 @@ impl Service {
         }
         let failed = matches!(state.phase, RankPhase::Failed(_));
         drop(state);
-        let patient = |since: &Instant| {
-            let until = self.patient_until(*since);
-            until.is_none_or(|until| Instant::now() < until)
-        };
-        let is_flushed = self.children.values().all(|link| !link.wants_write());
-        match (&self.above, &self.ending) {
-            (
-                Above::Hub(_),
-                Some(Ending::Said {
-                    since,
-                    in_good_order: false,
-                }),
-            ) => (self.is_hung_up && self.children.is_empty()) || !patient(since),
+        let is_over = |until: Option<Instant>| until.is_some_and(|until| Instant::now() >= until);
+        let is_flushed = || self.children.values().all(|link| !link.wants_write());
+        if let Some(since) = self.failed_at() {
+            let is_done = match self.above {
+                Above::Hub(_) => self.is_hung_up && self.children.is_empty(),
+                Above::Nothing => true,
+                _ => self.bye.is_some(),
+            };
+            return is_done || is_over(self.patient_until(since));
+        }
+        if !self.has_left() {
+            return failed && is_flushed();
+        }
+        match &self.above {
             // Rank 0 serves the control plane of the others until the last of them has ended.
-            (Above::Hub(hub), Some(Ending::Said { .. })) => {
-                hub.is_deserted() && self.children.is_empty()
-            }
-            (Above::Hub(_), _) => failed && is_flushed,
-            (
-                above,
-                Some(Ending::Said {
-                    since,
-                    in_good_order: false,
-                }),
-            ) => self.bye.is_some() || matches!(above, Above::Nothing) || !patient(since),
-            (Above::Nothing, Some(Ending::Said { .. })) => is_flushed,
-            (_, Some(Ending::Said { .. })) if self.ends_at.is_some() => {
-                let is_late = self.ends_at.is_some_and(|until| Instant::now() >= until);
-                !self.branch.has_children() || is_late
-            }
-            (_, Some(Ending::Said { .. })) => {
-                let until = self.sees_off_until();
-                !self.branch.has_children() && until.is_some_and(|until| Instant::now() >= until)
-            }
-            (_, _) => failed && is_flushed,
+            Above::Hub(hub) => hub.is_deserted() && self.children.is_empty(),
+            Above::Nothing => is_flushed(),
+            _ if self.ends_at.is_some() => !self.branch.has_children() || is_over(self.ends_at),
+            _ => !self.branch.has_children() && is_over(self.sees_off_until()),
         }
     }
 
@@ -116,14 +122,7 @@ impl Service {
         let is_late = self
             .sees_off_until()
             .is_some_and(|until| Instant::now() >= until);
-        let in_good_order = matches!(
-            &self.ending,
-            Some(Ending::Said {
-                in_good_order: true,
-                ..
-            })
-        );
-        let waits = in_good_order && self.me() != 0 && self.branch.has_children();
+        let waits = self.has_left() && self.me() != 0 && self.branch.has_children();
         if self.bye.is_some() && (is_late || !waits) {
             self.shared.left();
         }
@@ -131,11 +130,7 @@ impl Service {
 
     /// Rank 0 has given this rank up.
     pub(super) fn given_up(&mut self, reason: &str) {
-        if let Some(Ending::Said {
-            in_good_order: true,
-            ..
-        }) = &self.ending
-        {
+        if self.has_left() {
             // The acknowledgement was lost on its way.
             self.bye = Some(Instant::now());
             self.shared.left();

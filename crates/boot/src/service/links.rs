@@ -3,13 +3,12 @@
 use super::{Above, Service, Token};
 use crate::branch::downs;
 use crate::config::unheard;
-use crate::handshake::{Answer, Proved, Purpose};
+use crate::handshake::{Answer, Proved, Purpose, Refusal};
 use crate::hop::{Down, Hop, Passed};
 use crate::link::{Body, Link};
 use crate::reach::Parent;
 use rustix::event::PollFlags;
-use std::net::SocketAddr;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
@@ -201,9 +200,7 @@ impl Service {
             match link.next() {
                 Ok(Some(Hop::Down(down))) => self.branch.hear_down(down),
                 Ok(Some(Hop::Again)) => self.branch.again(now),
-                Ok(Some(Hop::Beat { upto })) => {
-                    self.branch.hear_beat(upto);
-                }
+                Ok(Some(Hop::Beat { upto })) => self.branch.hear_beat(upto),
                 Ok(Some(Hop::Cut { reason })) => {
                     self.deliver_own();
                     self.rank_0_lost(&reason);
@@ -288,10 +285,8 @@ impl Service {
     fn admit(&mut self, proved: Proved) {
         let rank = proved.session.rank;
         let is_free = match (proved.purpose, &self.above) {
-            (Purpose::Join, Above::Hub(hub)) => {
-                // It may try again until it has joined.
-                hub.may_join(rank)
-            }
+            // A rank may try again until it has joined.
+            (Purpose::Join, Above::Hub(hub)) => hub.may_join(rank),
             (Purpose::Resume, Above::Hub(hub)) => hub.may_resume(rank),
             (Purpose::Attach, Above::Nothing) => false,
             (Purpose::Attach, _) => !self.children.contains_key(&(rank as u32)),
@@ -308,7 +303,7 @@ impl Service {
             }
         } else {
             proved.refuse(Answer::Taken);
-            crate::handshake::Refusal::Taken(rank)
+            Refusal::Taken(rank)
         };
         tell(|| tracing::warn!(%from, reason = %refusal, "refused a caller"));
     }
@@ -438,13 +433,12 @@ impl Service {
     pub(super) fn beat(&mut self) {
         let children: Vec<_> = self.branch.children().collect();
         for child in children {
-            let upto = self.branch.upto(child);
-            // What is queued in the branch goes first, so that this is true.
-            if !self.branch.wants_down(child) {
-                self.send_down(child, &Hop::Beat { upto });
-            } else {
-                self.send_down(child, &Hop::Beat { upto: 0 });
-            }
+            // What is queued in the branch goes after the heartbeat, which promises nothing then.
+            let upto = match self.branch.wants_down(child) {
+                true => 0,
+                false => self.branch.upto(child),
+            };
+            self.send_down(child, &Hop::Beat { upto });
         }
     }
 

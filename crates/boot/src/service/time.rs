@@ -6,7 +6,7 @@ use rustix::event::PollFlags;
 use tidegate_hal::lock;
 use tidegate_hal::tell;
 
-use super::{Above, Ending, START_MARGIN, Service, Token};
+use super::{Above, START_MARGIN, Service, Token};
 use crate::config::unheard;
 use crate::error::BootError;
 use crate::ready::Awaited;
@@ -41,16 +41,10 @@ impl Service {
             Above::Searched(_) | Above::Nothing => None,
         };
         let below = match self.children.is_empty() && !self.is_rank_0() {
-            true => [None, None],
-            false => [self.next_beat, self.next_look],
+            true => None,
+            false => self.next_beat,
         };
-        let last_words = match &self.ending {
-            Some(Ending::Said {
-                since,
-                in_good_order: false,
-            }) => self.patient_until(*since),
-            _ => None,
-        };
+        let last_words = self.failed_at().and_then(|since| self.patient_until(since));
         let start = lock(&self.shared.state)
             .phase
             .is_joining()
@@ -66,14 +60,15 @@ impl Service {
             .and_then(|callers| callers.next_tick());
         let all = [
             above,
+            below,
             self.node.next_tick(),
+            self.branch.next_tick(),
             last_words,
             start,
             leaves,
             callers,
         ];
-        let all = all.into_iter().chain(below).flatten();
-        all.chain(self.branch.next_tick()).min()
+        all.into_iter().flatten().min()
     }
 
     /// After how long the parent's silence is noted. This is a little more than an interval, so that a heartbeat in time
@@ -106,9 +101,6 @@ impl Service {
         if self.next_beat.is_some_and(|at| now >= at) {
             self.next_beat = now.checked_add(self.heartbeat);
             self.beat();
-        }
-        if self.next_look.is_some_and(|at| now >= at) {
-            self.next_look = now.checked_add(self.heartbeat);
             self.look(patience, now);
         }
         self.see_off();

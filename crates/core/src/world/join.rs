@@ -175,7 +175,7 @@ impl<D: Device> World<D> {
         Self::local_from(tidegate_boot::local(n), options, program)
     }
 
-    /// Like [`World::local_with`], as if each rank were on the node of its number here.
+    /// Like [`World::local_with`], as if rank `r` were on node `nodes[r]`.
     #[cfg(test)]
     pub(crate) fn local_on<R: Send>(
         nodes: &[usize],
