@@ -29,7 +29,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape, Side};
+use tidegate_hal::batch::{Action, Move, Op, Scalar, Side};
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{Keep, NicError};
 use tidegate_host::HostMover;
@@ -337,11 +337,7 @@ impl Mail {
                 },
                 Some(op) => Action::Accumulate { op, scalar, atomic },
             };
-            let side = |base| Side {
-                base: Ptr(base),
-                flip: 0,
-                shape: Shape::Linear,
-            };
+            let side = |base| Side::linear(Ptr(base));
             moves.push(Move {
                 action,
                 size: size as u32,

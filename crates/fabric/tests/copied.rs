@@ -1,39 +1,22 @@
 //! Ranges whose elements NICs access in a copy, as between GPUs, over a network that delays and reorders, loses messages,
 //! and whose ranks die. Gets see what the target has exposed, and updates are applied once, within their exposure.
 
-use std::sync::Arc;
+#[path = "rig/wild.rs"]
+mod wild;
+
 use std::time::Duration;
 
 use tidegate_boot::LocalControl;
-use tidegate_core::error::Cause;
 use tidegate_core::window::{ByRange, Inbox, Op, Out, Outbox, RangeWindow, exchange};
-use tidegate_core::{
-    Error, Layout, On, Region, Result, Route, Stream, World, WorldOptions, stream,
-};
-use tidegate_fabric::{Fabric, Options};
-use tidegate_fake::wire::{Faults, Net};
-use tidegate_hal::control::Control as _;
+use tidegate_core::{Layout, On, Region, Result, Stream, World, WorldOptions, stream};
+use tidegate_fabric::Options;
+use tidegate_fake::wire::Net;
 use tidegate_host::Host;
-
-const LONG: Duration = Duration::from_secs(100);
-
-/// A net that changes the order of everything.
-fn wild(seed: u64) -> Faults {
-    Faults {
-        seed,
-        full: 300,
-        delay: 20,
-        ..Faults::default()
-    }
-}
+use wild::{LONG, by_nic, lossy, rank_2_dies, wild};
 
 fn copied(net: &Net, options: &Options) -> impl Fn(usize) -> WorldOptions + Sync {
-    move |rank| {
-        WorldOptions::new()
-            .nic(Fabric::over(net.wire(rank), options.clone()))
-            .route(Route::Nic)
-            .staged()
-    }
+    let by_nic = by_nic(net, options);
+    move |rank| by_nic(rank).staged()
 }
 
 /// Two ranks get from each other, and use what they got, before either waits for the other's epoch.
@@ -157,13 +140,8 @@ fn updates_and_gets_stay_within_their_exposure() {
 fn what_is_lost_ends_in_an_error() {
     let mut failed = 0;
     for seed in 0..8 {
-        let faults = Faults {
-            lose: if seed % 2 == 0 { 60 } else { 0 },
-            fail: if seed % 2 == 1 { 60 } else { 0 },
-            ..wild(seed)
-        };
         let options = Options::default().silence(Duration::from_millis(200));
-        let net = Net::new(2, faults);
+        let net = Net::new(2, lossy(seed));
         let outcome = World::<Host>::local_with(2, copied(&net, &options), |world| -> Result<()> {
             stream!(let s = world.stream()?);
             let (mut both, to) = open(&world, &s)?;
@@ -183,31 +161,7 @@ fn what_is_lost_ends_in_an_error() {
 fn the_death_of_a_target_ends_the_waits() {
     for seed in 0..4 {
         let (net, options) = (Net::new(3, wild(seed)), Options::default());
-        let options = copied(&net, &options);
-        let ended = std::thread::scope(|scope| {
-            let ranks = tidegate_boot::local(3).into_iter().map(|control| {
-                let options = options(control.rank());
-                scope.spawn(move || {
-                    let plane = Arc::new(control);
-                    let device = Host::for_threads();
-                    // SAFETY: it is a control plane of this crate.
-                    let world = unsafe { World::from_control_with(plane.clone(), device, options) };
-                    until_death(&plane, &world?)
-                })
-            });
-            let ranks: Vec<_> = ranks.collect();
-            let ended = ranks.into_iter().map(|rank| rank.join().unwrap());
-            ended.collect::<Vec<_>>()
-        });
-        for (rank, ended) in ended.into_iter().enumerate().take(2) {
-            let cause = match ended {
-                Err(Error::Wait(why)) => why.cause,
-                Err(Error::Revoked { cause, .. }) => cause,
-                other => panic!("rank {rank}: {other:?}"),
-            };
-            let lost = matches!(cause, Cause::PeerLost { rank: 2, .. });
-            assert!(lost, "seed {seed}, rank {rank}: {cause:?}");
-        }
+        rank_2_dies(seed, copied(&net, &options), until_death);
     }
 }
 

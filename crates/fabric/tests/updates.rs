@@ -1,30 +1,19 @@
 //! Updates of another node's memory: accumulates, fetches and compare-and-swaps over a network that delays and
 //! reorders, loses messages, and whose ranks die. Nothing is applied twice, too early, or in part.
 
-use std::sync::Arc;
+#[path = "rig/wild.rs"]
+mod wild;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_boot::LocalControl;
-use tidegate_core::error::Cause;
 use tidegate_core::window::{AtomicWindow, Op, RangeWindow, exchange};
-use tidegate_core::{Chunks, Error, Layout, Region, Result, Route, World, WorldOptions, stream};
+use tidegate_core::{Chunks, Layout, Region, Result, Route, World, WorldOptions, stream};
 use tidegate_fabric::{Fabric, Options};
-use tidegate_fake::wire::{Faults, Net};
-use tidegate_hal::control::Control as _;
+use tidegate_fake::wire::Net;
 use tidegate_host::Host;
-
-const LONG: Duration = Duration::from_secs(100);
-
-/// A net that changes the order of everything.
-fn wild(seed: u64) -> Faults {
-    Faults {
-        seed,
-        full: 300,
-        delay: 20,
-        ..Faults::default()
-    }
-}
+use wild::{LONG, by_nic, lossy, rank_2_dies, wild};
 
 /// Ranks on two nodes: those of even and of odd numbers. Each reaches the other node by the NIC.
 fn on_two_nodes(
@@ -37,14 +26,6 @@ fn on_two_nodes(
         WorldOptions::new()
             .nic(Fabric::over(net.wire(rank), options.clone()))
             .route(Route::NicTo(far.into()))
-    }
-}
-
-fn by_nic(net: &Net, options: &Options) -> impl Fn(usize) -> WorldOptions + Sync {
-    move |rank| {
-        WorldOptions::new()
-            .nic(Fabric::over(net.wire(rank), options.clone()))
-            .route(Route::Nic)
     }
 }
 
@@ -317,13 +298,8 @@ fn updates_are_replayed() {
 fn what_is_lost_ends_in_an_error() {
     let mut failed = 0;
     for seed in 0..8 {
-        let faults = Faults {
-            lose: if seed % 2 == 0 { 60 } else { 0 },
-            fail: if seed % 2 == 1 { 60 } else { 0 },
-            ..wild(seed)
-        };
         let options = Options::default().silence(Duration::from_millis(200));
-        let net = Net::new(2, faults);
+        let net = Net::new(2, lossy(seed));
         let asked = AtomicU64::new(0);
         let outcome = World::<Host>::local_with(2, by_nic(&net, &options), |world| {
             stream!(let s = world.stream()?);
@@ -363,31 +339,7 @@ fn what_is_lost_ends_in_an_error() {
 fn the_death_of_a_target_ends_the_waits() {
     for seed in 0..4 {
         let (net, options) = (Net::new(3, wild(seed)), Options::default());
-        let options = by_nic(&net, &options);
-        let ended = std::thread::scope(|scope| {
-            let ranks = tidegate_boot::local(3).into_iter().map(|control| {
-                let options = options(control.rank());
-                scope.spawn(move || {
-                    let plane = Arc::new(control);
-                    let device = Host::for_threads();
-                    // SAFETY: it is a control plane of this crate.
-                    let world = unsafe { World::from_control_with(plane.clone(), device, options) };
-                    updates_until_death(&plane, &world?)
-                })
-            });
-            let ranks: Vec<_> = ranks.collect();
-            let ended = ranks.into_iter().map(|rank| rank.join().unwrap());
-            ended.collect::<Vec<_>>()
-        });
-        for (rank, ended) in ended.into_iter().enumerate().take(2) {
-            let cause = match ended {
-                Err(Error::Wait(why)) => why.cause,
-                Err(Error::Revoked { cause, .. }) => cause,
-                other => panic!("rank {rank}: {other:?}"),
-            };
-            let lost = matches!(cause, Cause::PeerLost { rank: 2, .. });
-            assert!(lost, "seed {seed}, rank {rank}: {cause:?}");
-        }
+        rank_2_dies(seed, by_nic(&net, &options), updates_until_death);
     }
 }
 

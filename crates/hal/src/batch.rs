@@ -397,6 +397,17 @@ pub struct Side {
     pub shape: Shape,
 }
 
+impl Side {
+    /// Elements that lie one after the other, in one buffer.
+    pub const fn linear(base: Ptr) -> Self {
+        Side {
+            base,
+            flip: 0,
+            shape: Shape::Linear,
+        }
+    }
+}
+
 /// What a move does with the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {

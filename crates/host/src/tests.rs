@@ -11,7 +11,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use tidegate_hal::batch::{
-    Action, Add, Batch, Move, Op, POISON, QUANTUM, Scalar, Shape, Side, Step,
+    Action, Add, Awaited, Batch, Move, Op, POISON, QUANTUM, Scalar, Side, Step, Tag, Wait,
 };
 use tidegate_hal::device::{Device, DeviceError, Fault, Priority, Reclaim, Stream, StreamConfig};
 use tidegate_hal::far::{Bus, BusError, Piece, Reached, Span, Update};
@@ -158,7 +158,10 @@ fn memory_of_one_bus_is_not_for_streams_of_another() {
 
 /// A stream of a device, with a bell of its own.
 fn stream(device: &Host, inline: bool) -> HostStream {
-    let bell = Arc::new(Bell::new());
+    stream_of(device, inline, Arc::new(Bell::new()))
+}
+
+fn stream_of(device: &Host, inline: bool, bell: Arc<Bell>) -> HostStream {
     let config = StreamConfig {
         name: "stream".into(),
         bell: Ptr(Arc::as_ptr(&bell).cast_mut().cast()),
@@ -179,17 +182,12 @@ fn pointer<T>(to: &T) -> Ptr {
 
 /// A put that panics, and after it the signal for a peer.
 fn put_and_signal(source: &u64, word: &Word, bell: &Bell) -> Arc<Batch> {
-    let side = |base| Side {
-        base,
-        flip: 0,
-        shape: Shape::Linear,
-    };
     let put = Move {
         action: Action::Copy,
         size: 8,
         count: 1,
-        src: side(pointer(source)),
-        dst: side(Ptr(std::ptr::without_provenance_mut(FAR))),
+        src: Side::linear(pointer(source)),
+        dst: Side::linear(Ptr(std::ptr::without_provenance_mut(FAR))),
         parity: Ptr::NULL,
         early: true,
         landing: None,
@@ -205,6 +203,49 @@ fn put_and_signal(source: &u64, word: &Word, bell: &Bell) -> Arc<Batch> {
     let lane = vec![Step::Move(put), Step::Flush, Step::Add(signal)];
     // SAFETY: the test waits until the stream has passed it; the far address is the bus's, which never uses it.
     Arc::new(unsafe { Batch::new([lane], Vec::new()) })
+}
+
+/// A batch that is done is let go of soon, even if the next one was always there, and each had to wait.
+#[test]
+fn batches_that_have_waited_are_let_go_of() {
+    let (word, operand, bell) = (Word::new(0), Word::new(0), Arc::new(Bell::new()));
+    let s = stream_of(&Host::for_threads(), false, bell.clone());
+    let batch = |_| {
+        let wait = Wait {
+            word: pointer(&word),
+            operand: pointer(&operand),
+            quantum: QUANTUM,
+            tag: Tag {
+                window: None,
+                peer: 1,
+                awaited: Awaited::Completion,
+            },
+            landed: None,
+            ring: None,
+        };
+        // SAFETY: the test waits until the stream has passed it.
+        Arc::new(unsafe { Batch::new([vec![Step::Wait(wait)]], Vec::new()) })
+    };
+    let batches: Vec<_> = (0..40).map(batch).collect();
+    for batch in &batches {
+        // SAFETY: the promises of the batch hold.
+        unsafe { s.submit(batch, Location::caller()) }.unwrap();
+    }
+    let signal = || {
+        word.add(QUANTUM);
+        bell.ring();
+    };
+    for done in 1..batches.len() as u64 {
+        signal();
+        // The next batch waits when this one counts as passed.
+        while s.reclaim().passed() < done {
+            std::thread::yield_now();
+        }
+    }
+    let holders = Arc::strong_count(&batches[0]);
+    signal();
+    s.synchronize().unwrap().unwrap();
+    assert_eq!(holders, 1, "the stream keeps the first batch");
 }
 
 /// A replay is one item, but a thread that waits for it sees that it makes progress.

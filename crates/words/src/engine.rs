@@ -168,7 +168,7 @@ impl Default for Owed {
 impl Owed {
     const MOST: usize = 16;
 
-    /// Notes a bell. Returns whether no other has a place any more.
+    /// Notes a bell. Returns whether that took the last place.
     #[inline]
     fn note(&mut self, bell: Ptr) -> bool {
         if !self.bells[..self.count].contains(&bell) {

@@ -36,6 +36,12 @@ impl Nodes {
         &self.members
     }
 
+    /// The ranks of each node but one.
+    pub(crate) fn others(&self, home: usize) -> impl Iterator<Item = &Vec<usize>> {
+        let groups = self.members.iter().enumerate();
+        groups.filter_map(move |(node, ranks)| (node != home).then_some(ranks))
+    }
+
     /// The node of a rank.
     pub(crate) fn of(&self, rank: usize) -> usize {
         self.seats[rank].0

@@ -17,6 +17,9 @@ use super::schedule::{Buffer, From, How, Job, Local, NUMBER, Schedule, Sent, Slo
 use crate::random::Rng;
 use crate::window::JointKind;
 
+use self::cases::{case, kinds, matrix, vector};
+
+mod cases;
 mod sent;
 
 type Value = Vec<(usize, usize)>;
@@ -303,169 +306,6 @@ fn check_lanes(schedule: &Schedule) {
     }
 }
 
-fn value(rank: usize, number: usize) -> Value {
-    vec![(rank, number)]
-}
-
-/// The vector of a rank.
-fn vector(rank: usize, count: usize) -> Vec<Value> {
-    (0..count).map(|number| value(rank, number)).collect()
-}
-
-/// The reduction of an element over some ranks.
-fn reduced(ranks: Range<usize>, number: usize) -> Value {
-    ranks.flat_map(|rank| value(rank, number)).collect()
-}
-
-/// A case: the buffers of each rank before, and the output after.
-struct Case {
-    what: Vec<What>,
-    input: Vec<Vec<Value>>,
-    output: Vec<Vec<Value>>,
-    expected: Vec<Vec<Value>>,
-    in_place: bool,
-}
-
-/// The numbers of elements that each rank sends to each other.
-fn matrix(ranks: usize, most: usize, random: &mut Rng) -> Vec<Vec<usize>> {
-    let row = |random: &mut Rng| (0..ranks).map(|_| random.below(most + 1)).collect();
-    (0..ranks).map(|_| row(random)).collect()
-}
-
-fn case(kind: JointKind, ranks: usize, most: usize, random: &mut Rng) -> Case {
-    let count = random.below(most + 1);
-    let several = random.once_in(2);
-    let counts: Vec<_> = match several {
-        true => (0..ranks).map(|_| random.below(most + 1)).collect(),
-        false => vec![count; ranks],
-    };
-    let mut in_place = random.once_in(2);
-    let each = |several: bool| match several {
-        true => Counts::Each(counts.clone()),
-        false => Counts::Equal(count),
-    };
-    let empty = |len: usize| vec![Value::new(); len];
-    let all: usize = counts.iter().sum();
-    let gathered: Vec<Value> = (0..ranks)
-        .flat_map(|rank| vector(rank, counts[rank]))
-        .collect();
-    let block = |rank: usize| counts[..rank].iter().sum::<usize>()..counts[..=rank].iter().sum();
-    let every = |of: &dyn Fn(usize) -> Vec<Value>| (0..ranks).map(of).collect::<Vec<_>>();
-    let mut what = vec![Counts::Equal(count); ranks];
-    let mut output = every(&|rank| vector(rank, count));
-    let mut input = every(&|rank| vector(rank, count));
-    let expected = match kind {
-        JointKind::Broadcast { root } => {
-            in_place = true;
-            every(&|_| vector(root, count))
-        }
-        JointKind::Reduce { root } => {
-            in_place = true;
-            every(&|rank| match rank == root {
-                true => (0..count).map(|number| reduced(0..ranks, number)).collect(),
-                false => vector(rank, count),
-            })
-        }
-        JointKind::AllReduce => every(&|_| (0..count).map(|it| reduced(0..ranks, it)).collect()),
-        JointKind::Scan { exclusive } => {
-            if !in_place {
-                output = every(&|_| empty(count));
-            }
-            every(&|rank| match (exclusive, rank) {
-                (true, 0) => output[0].clone(),
-                _ => {
-                    let end = rank + usize::from(!exclusive);
-                    (0..count).map(|number| reduced(0..end, number)).collect()
-                }
-            })
-        }
-        JointKind::ReduceScatter => {
-            in_place = false;
-            input = every(&|rank| vector(rank, ranks * count));
-            every(&|rank| {
-                let block = rank * count..(rank + 1) * count;
-                block.map(|number| reduced(0..ranks, number)).collect()
-            })
-        }
-        JointKind::Gather { root } => {
-            (in_place, what) = (false, vec![each(several); ranks]);
-            input = every(&|rank| vector(rank, counts[rank]));
-            output = every(&|_| empty(all));
-            every(&|rank| {
-                if rank == root {
-                    gathered.clone()
-                } else {
-                    empty(all)
-                }
-            })
-        }
-        JointKind::Scatter { root } => {
-            (in_place, what) = (false, vec![each(several); ranks]);
-            input = every(&|rank| vector(rank, all));
-            output = every(&|rank| empty(counts[rank]));
-            every(&|rank| vector(root, all)[block(rank)].to_vec())
-        }
-        JointKind::AllGather => {
-            what = vec![each(several); ranks];
-            input = every(&|rank| vector(rank, counts[rank]));
-            output = every(&|rank| {
-                let mut output = empty(all);
-                output[block(rank)].clone_from_slice(&input[rank]);
-                output
-            });
-            every(&|_| gathered.clone())
-        }
-        JointKind::Counted { .. } => unreachable!("it has numbers, too: see `check_counted`"),
-        JointKind::AllToAll => {
-            in_place = false;
-            let counts = match several {
-                true => matrix(ranks, most, random),
-                false => vec![vec![count; ranks]; ranks],
-            };
-            let column = |rank: usize| (0..ranks).map(|it| counts[it][rank]).collect::<Vec<_>>();
-            if several {
-                what = (0..ranks)
-                    .map(|it| Counts::Pairs(counts[it].clone(), column(it)))
-                    .collect();
-            }
-            input = every(&|rank| vector(rank, counts[rank].iter().sum()));
-            output = every(&|rank| empty(column(rank).iter().sum()));
-            every(&|rank| {
-                let from = |other: usize| {
-                    let first: usize = counts[other][..rank].iter().sum();
-                    input[other][first..][..counts[other][rank]].to_vec()
-                };
-                (0..ranks).flat_map(from).collect()
-            })
-        }
-    };
-    Case {
-        what: what
-            .into_iter()
-            .map(|counts| What { kind, counts })
-            .collect(),
-        input,
-        output,
-        expected,
-        in_place,
-    }
-}
-
-fn kinds(root: usize) -> [JointKind; 10] {
-    [
-        JointKind::Broadcast { root },
-        JointKind::Reduce { root },
-        JointKind::AllReduce,
-        JointKind::Gather { root },
-        JointKind::Scatter { root },
-        JointKind::AllGather,
-        JointKind::ReduceScatter,
-        JointKind::AllToAll,
-        JointKind::Scan { exclusive: false },
-        JointKind::Scan { exclusive: true },
-    ]
-}
-
 /// Nodes of any shape: one, some with ranks that follow each other or not, or one for each rank.
 fn nodes(ranks: usize, random: &mut Rng) -> Nodes {
     let some = 1 + random.below(ranks);
@@ -475,11 +315,11 @@ fn nodes(ranks: usize, random: &mut Rng) -> Nodes {
         2 => (0..ranks).map(|_| random.below(some)).collect::<Vec<_>>(),
         _ => {
             let mut node = 0;
-            let mut next = |_| {
+            let next = |_| {
                 node += usize::from(random.once_in(3));
                 node
             };
-            (0..ranks).map(&mut next).collect()
+            (0..ranks).map(next).collect()
         }
     })
 }

@@ -193,9 +193,14 @@ impl NicLine {
     /// The step before a ring whose program leaves tickets. No thread sleeps on that word, so a stream that fails does
     /// not poison it.
     pub(crate) fn issue(&self) -> Step {
+        Self::count(self.issued)
+    }
+
+    /// The step that counts a firing in an operand of the stream, for which no thread waits.
+    pub(crate) fn count(operand: Ptr) -> Step {
         Step::Add(Add {
             tag: None,
-            word: self.issued,
+            word: operand,
             value: QUANTUM,
             bell: Ptr::NULL,
             turn: None,

@@ -198,21 +198,18 @@ impl<T: Element, K: Discipline> Window<T, K> {
             _ => world.device().land_up_to(),
         };
         let known = description.in_job(roster);
+        // What is no rank is neither near nor far, and is refused later.
+        let is_far = |other: usize| matches!(world.reaches_by_nic(other), Ok(true));
+        let is_near = |other: usize| {
+            matches!(world.reaches_by_nic(other), Ok(false)) && world.bell(other).is_some()
+        };
         if matches!(description.terms.purpose, Purpose::Collective(_)) && world.device().rings() {
-            let near = |other: &usize| {
-                let near = *other < world.size() && world.bell(*other).is_some();
-                near && !world.by_nic(*other, near)
-            };
             description.rings = description.neighbours();
-            description.rings.retain(near);
+            description.rings.retain(|other| is_near(*other));
         }
         if world.staged() {
-            let far = |other: &usize| {
-                let near = *other < world.size() && world.bell(*other).is_some();
-                *other < world.size() && world.by_nic(*other, near)
-            };
             description.far = description.neighbours();
-            description.far.retain(far);
+            description.far.retain(|other| is_far(*other));
             if let Err(error) = check_orders(&self.name, description) {
                 self.refused.get_or_insert(error.into());
             }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Landed, Landing, Move, QUANTUM, Shape, Side, Step, Tag, Turn, Wait,
+    Action, Add, Awaited, Batch, Landed, Landing, Move, QUANTUM, Side, Step, Tag, Turn, Wait,
 };
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::ids::WindowId;
@@ -177,11 +177,7 @@ pub(super) fn signal_steps(peer: &Peer, window: WindowId, awaited: Awaited) -> V
 
 /// The step that copies elements of a far origin to the copy of them that NICs access, or back.
 fn copy_step(size: usize, range: &PeerRange, to_copy: bool) -> Step {
-    let copy = Side {
-        base: range.copy,
-        flip: 0,
-        shape: Shape::Linear,
-    };
+    let copy = Side::linear(range.copy);
     let (src, dst) = match to_copy {
         true => (range.near, copy),
         false => (copy, range.near),

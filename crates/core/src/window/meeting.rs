@@ -253,8 +253,7 @@ impl<D: Device> Meeting<D> {
                         landing = base.and_then(|base| there.landing(slot, base));
                         (there.slots[slot].0, len)
                     }
-                    // The NIC accesses a copy of each range.
-                    // A layout is in its order there.
+                    // The NIC accesses a copy of the elements, where those of a layout lie in its order.
                     Kind::Range if staging.is_some() => {
                         let (range, len) = at_target.expect("the target has told of its copies");
                         let len = if layout.is_some() { 0 } else { len };
@@ -291,7 +290,7 @@ impl<D: Device> Meeting<D> {
                         flip: shape.staging_flip(),
                     }),
                     flip: there.flip,
-                    buffers: there.ring.map_or(2, |ring| ring.at(Ptr::NULL).buffers),
+                    buffers: there.ring.map_or(2, |ring| ring.buffers),
                     len,
                     taken: 0,
                     layout,

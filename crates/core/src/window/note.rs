@@ -140,17 +140,8 @@ impl<D: Device> Note<D> {
 
     /// The move between this end's elements and memory for the NIC, where they lie in their order: there, or back.
     pub(super) fn move_here(&self, at: Ptr, size: usize, back: bool) -> Move {
-        let there = Side {
-            base: at,
-            flip: 0,
-            shape: Shape::Linear,
-        };
-        let (first, shape) = (self.local_layout.as_ref()).map_or((0, Shape::Linear), Layout::shape);
-        let here = Side {
-            base: self.local.0.byte_add(first * size),
-            flip: 0,
-            shape,
-        };
+        let there = Side::linear(at);
+        let here = side_of(self.local.0, 0, self.local_layout.as_ref(), size);
         let (src, dst) = if back { (there, here) } else { (here, there) };
         Move {
             action: Action::Copy,
@@ -298,6 +289,16 @@ pub(super) fn parts<D: Device>(
     one.into_iter().chain(pieces)
 }
 
+/// The elements of a layout of memory that begins at `base`, or the first ones there if there is no layout.
+fn side_of<D: Device>(base: Ptr, flip: usize, layout: Option<&Layout<D>>, size: usize) -> Side {
+    let (first, shape) = layout.map_or((0, Shape::Linear), Layout::shape);
+    Side {
+        base: base.byte_add(first * size),
+        flip,
+        shape,
+    }
+}
+
 /// The check of the number that a note puts, if it does.
 pub(super) fn check_of<D: Device>(note: &Note<D>, tag: Tag) -> Option<Step> {
     let What::PutNumber { most } = note.what else {
@@ -310,22 +311,7 @@ pub(super) fn check_of<D: Device>(note: &Note<D>, tag: Tag) -> Option<Step> {
 /// An operation on elements of `size` bytes, as a stream carries it out. If its edge is a layout, the move covers all
 /// elements of the layout.
 pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, size: usize) -> Move {
-    let side = |base: Ptr, flip: usize, layout: Option<&Layout<D>>| match layout {
-        None => Side {
-            base,
-            flip,
-            shape: Shape::Linear,
-        },
-        Some(layout) => {
-            let (first, shape) = layout.shape();
-            Side {
-                base: base.byte_add(first * size),
-                flip,
-                shape,
-            }
-        }
-    };
-    let local = side(note.local.0, 0, note.local_layout.as_ref());
+    let local = side_of(note.local.0, 0, note.local_layout.as_ref(), size);
     // A staged put goes to a copy of the target's slot, from which the NIC sends. Other staged operations are the NIC's.
     let (base, flip) = match edge.staging {
         Some(staging) if note.is_put() => (staging.base, staging.flip),
@@ -337,10 +323,11 @@ pub(super) fn lower_note<D: Device>(note: &Note<D>, edge: &Edge, parity: Ptr, si
             flip,
             shape: *shape,
         },
-        None => side(
+        None => side_of(
             base.byte_add(note.first * size),
             flip,
             note.remote_layout.as_ref(),
+            size,
         ),
     };
     let (action, src, dst) = match note.what {

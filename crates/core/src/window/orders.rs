@@ -35,16 +35,13 @@ pub(super) fn orders<D: Device>(
         .filter(|each| edges.is_far(each.rank));
     for origin in far {
         for (place, out) in origin.said.outbound.iter().enumerate() {
-            let is_range = matches!(out.elements, Footprint::Range(_));
-            let layout = out
-                .order
-                .as_ref()
-                .map(|order| Layout::of_order(world, order));
-            let layout = match layout {
-                Some(Err(Error::Region(_))) => None,
-                Some(layout) => Some(layout?),
-                None if is_range => continue,
+            let layout = match &out.order {
+                None if matches!(out.elements, Footprint::Range(_)) => continue,
                 None => None,
+                Some(order) => match Layout::of_order(world, order) {
+                    Err(Error::Region(_)) => None,
+                    layout => Some(layout?),
+                },
             };
             // Streams touch what the layout names, and all checks were made of the footprint.
             let same = |layout: &Layout<D>| layout.footprint().is_ok_and(|all| all == out.elements);

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use tidegate_hal::batch::{Add, Awaited, Batch, Move, QUANTUM, Step, Tag, Turn, Wait};
 use tidegate_hal::device::Device;
-use tidegate_hal::memory::Ptr;
 use tidegate_hal::site::CallSite;
 
 use super::edge::{Edge, Touched};
@@ -19,6 +18,7 @@ use super::{Half, Link};
 use crate::error::{EpochError, Error, Result, SlotName, push};
 use crate::ground::visited;
 use crate::layout::Layout;
+use crate::nic::NicLine;
 use crate::observe::EpochCall;
 use crate::stream::{Arm, Stream, armed};
 
@@ -351,7 +351,7 @@ pub(super) fn lower<D: Device>(
                     steps.extend(operands.map(Step::Move));
                     // It counts the firings. If the stream waits for the end of this one, the wait counts it.
                     let fired = peer.fired.filter(|_| gets.is_empty());
-                    steps.extend(fired.map(count_step));
+                    steps.extend(fired.map(NicLine::count));
                     for (index, stage) in stages.iter().enumerate() {
                         steps.extend(stage.iter().map(|piece| {
                             let edge = &edges[piece.note.edge as usize];
@@ -406,17 +406,6 @@ pub(super) fn lower<D: Device>(
     (unsafe { Batch::new(lanes, keep) })
         .helped(helped)
         .moved_by_nic(sent)
-}
-
-/// Counts a firing in an operand of this stream.
-fn count_step(operand: Ptr) -> Step {
-    Step::Add(Add {
-        word: operand,
-        value: QUANTUM,
-        bell: Ptr::NULL,
-        tag: None,
-        turn: None,
-    })
 }
 
 /// Submits a batch of window halves, and arms the NIC with the programs that the batch rings for.

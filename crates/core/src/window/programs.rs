@@ -61,11 +61,7 @@ pub(super) fn programs<D: Device>(
             transfers.extend(lanes.moved(lane).map(|(note, at)| {
                 let edge = &edges[note.edge as usize];
                 let whole = lower_note(note, edge, Ptr::NULL, size);
-                let here = Side {
-                    base: at,
-                    flip: 0,
-                    shape: Shape::Linear,
-                };
+                let here = Side::linear(at);
                 let moved = match note.what {
                     What::Get => Move { dst: here, ..whole },
                     _ => Move { src: here, ..whole },

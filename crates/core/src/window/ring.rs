@@ -22,10 +22,16 @@ pub(super) struct RingAt {
     pub(super) buffers: u32,
 }
 
+/// The size of a flag.
+const FLAG: usize = size_of::<u64>();
+
 /// The most buffers of a ring, and the most bytes of one that has more than two. An origin runs ahead by so much that
 /// neither side waits for a cache line in each call.
 const MOST_BUFFERS: usize = 16;
 const RING: usize = 64 << 10;
+
+/// The most bytes that the ring of a slot takes beyond two buffers of the slot.
+pub(super) const RING_BEYOND: usize = RING + 4 * SLOT_ALIGN;
 
 impl RingAt {
     /// The bytes from a flag to the first slot behind it. Few bytes share the flag's cache line, and others begin with a
@@ -68,7 +74,7 @@ impl RingAt {
         RingAt { flags, ..self }
     }
 
-    /// Its size.
+    /// The bytes that all buffers take, in whole cache lines.
     pub(super) fn bytes(self) -> usize {
         (self.stride * self.buffers as usize).next_multiple_of(SLOT_ALIGN)
     }
@@ -89,12 +95,6 @@ impl RingAt {
         }
     }
 }
-
-/// The size of a flag.
-const FLAG: usize = size_of::<u64>();
-
-/// The most bytes that the ring of a slot takes beyond two buffers of the slot.
-pub(super) const RING_BEYOND: usize = RING + 4 * SLOT_ALIGN;
 
 #[cfg(test)]
 mod tests {

@@ -18,12 +18,9 @@
 //!
 //! A round that is refused has enqueued nothing, or only its first batch. Then the caller revokes the window.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use tidegate_hal::batch::{
-    Action, Awaited, Batch, Check, Move, Op, Scalar, Shape, Side, Step, Tag,
-};
+use tidegate_hal::batch::{Action, Awaited, Batch, Check, Move, Side, Step, Tag};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::site::CallSite;
@@ -33,6 +30,9 @@ use super::exposure::{signal_arms, signal_steps, wait_step};
 use super::note::{Lanes, Note, What};
 use super::plan::lower;
 use super::programs::programs;
+use super::round_plan::{
+    LocalAction, LocalMove, Origin, Put, Putting, RoundPlan, is_apart, only_origin,
+};
 use super::{BySlot, Half, Inbox, Link, Outbox, Peer, submit, submit_armed};
 use crate::element::Element;
 #[cfg(doc)]
@@ -41,113 +41,7 @@ use crate::error::Result;
 use crate::half_kind::HalfKind;
 use crate::nic::{NicLine, Tickets, Touch};
 use crate::observe::EpochCall;
-use crate::region::RegionBody;
 use crate::stream::{Arm, Stream, settle_all};
-
-/// What a round does. Numbers of slots count the slots in the order of their declaration.
-pub(crate) struct RoundPlan<'b, D: Device> {
-    pub(crate) puts: Vec<Put<'b, D>>,
-    /// The ranks that put to this one.
-    pub(crate) origins: Vec<usize>,
-    /// Lanes of moves between buffers.
-    pub(crate) beside: Vec<Vec<LocalMove<'b, D>>>,
-    /// Lanes of moves when all origins have put, and the lanes beside are over.
-    pub(crate) behind: Vec<Vec<LocalMove<'b, D>>>,
-}
-
-/// A run of elements of a region.
-pub(crate) struct Run<'b, D: Device> {
-    pub(crate) region: &'b RegionBody<D>,
-    /// The offset of the first element, in bytes.
-    pub(crate) offset: usize,
-}
-
-impl<D: Device> Clone for Run<'_, D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<D: Device> Copy for Run<'_, D> {}
-
-impl<D: Device> Run<'_, D> {
-    fn at(self) -> Ptr {
-        self.region.ptr().byte_add(self.offset)
-    }
-
-    fn addresses(self, bytes: usize) -> Range<usize> {
-        let first = self.at().0.addr();
-        first..first + bytes
-    }
-}
-
-/// A put of elements to the beginning of a slot.
-pub(crate) struct Put<'b, D: Device> {
-    pub(crate) what: Putting<'b, D>,
-    pub(crate) slot: usize,
-    pub(crate) from: Run<'b, D>,
-    pub(crate) count: usize,
-}
-
-/// How many of its elements a put sends.
-pub(crate) enum Putting<'b, D: Device> {
-    All,
-    /// As many rows of `size` bytes as the number says that lies there.
-    Rows {
-        count: Run<'b, D>,
-        size: usize,
-    },
-    /// All, which are a number of 8 bytes. The stream fails if it is greater than this.
-    Number(u64),
-}
-
-/// Where a local move reads.
-pub(crate) enum Origin<'b, D: Device> {
-    Run(Run<'b, D>),
-    /// A slot of the inbox: its rank, its number, and the offset in bytes.
-    Slot(usize, usize, usize),
-}
-
-/// What a local move does.
-pub(crate) enum LocalAction<'b, D: Device> {
-    Copy,
-    /// Reduces the destination, which has `parts` numbers in each element. Its value comes first, or the new one does if
-    /// that stands `before` it.
-    Reduce {
-        op: Op,
-        scalar: Scalar,
-        parts: usize,
-        before: bool,
-    },
-    /// Copies as many rows of `size` bytes as the number says that lies there.
-    CopyRows {
-        count: Origin<'b, D>,
-        size: usize,
-    },
-    /// Copies a number of 8 bytes. The stream fails if it is greater than this.
-    CopyNumber(u64),
-}
-
-/// A move within this rank.
-pub(crate) struct LocalMove<'b, D: Device> {
-    pub(crate) action: LocalAction<'b, D>,
-    pub(crate) from: Origin<'b, D>,
-    pub(crate) to: Run<'b, D>,
-    pub(crate) count: usize,
-}
-
-impl<D: Device> LocalMove<'_, D> {
-    /// The addresses that the move reads, slots aside.
-    fn reads(&self, size: usize) -> Option<Range<usize>> {
-        match self.from {
-            Origin::Run(run) => Some(run.addresses(self.count * size)),
-            Origin::Slot(..) => None,
-        }
-    }
-
-    fn writes(&self, size: usize) -> Range<usize> {
-        self.to.addresses(self.count * size)
-    }
-}
 
 /// The tickets of the regions that a batch writes, if a NIC accesses regions of this window directly.
 struct Uses {
@@ -302,11 +196,10 @@ impl<D: Device> Round<D> {
         // The waits, and behind each the moves that need nothing else.
         let mut waits: Vec<Vec<Step>> = Vec::new();
         let (mut later, mut posted) = (Vec::new(), Vec::new());
-        let awaited = match earlier {
-            Some(earlier) => indices(inbound, earlier.origins.iter().copied()),
-            None if late => Vec::new(),
-            None => origins.clone(),
-        };
+        // The round whose waits stand in this one.
+        let awaits = earlier.or((!late).then_some(plan));
+        let awaited = awaits.iter().flat_map(|awaits| &awaits.origins);
+        let awaited = indices(inbound, awaited.copied());
         for index in &awaited {
             waits.push(vec![wait_step(&inbound.peers[*index], window)]);
         }
@@ -316,8 +209,7 @@ impl<D: Device> Round<D> {
             let reduces = |one: &LocalMove<'_, D>| matches!(one.action, LocalAction::Reduce { .. });
             most < usize::MAX && lane.iter().any(reduces)
         };
-        let behind = earlier.map_or(&plan.behind, |earlier| &earlier.behind);
-        for lane in behind.iter().filter(|_| earlier.is_some() || !late) {
+        for lane in awaits.iter().flat_map(|awaits| &awaits.behind) {
             let apart = is_alone(lane) && !late;
             match follower(inbound, plan, lane, size).filter(|_| !apart) {
                 Some(index) => {
@@ -467,38 +359,6 @@ impl Uses {
     }
 }
 
-/// The origin whose slots alone a lane of moves reads.
-fn only_origin<D: Device>(lane: &[LocalMove<'_, D>]) -> Option<usize> {
-    let mut origins = lane.iter().filter_map(|one| match one.from {
-        Origin::Slot(rank, ..) => Some(rank),
-        Origin::Run(_) => None,
-    });
-    let rank = origins.next()?;
-    origins.all(|other| other == rank).then_some(rank)
-}
-
-/// Whether a lane of moves touches nothing that the puts of a plan and its lanes beside use.
-fn is_apart<D: Device>(plan: &RoundPlan<'_, D>, lane: &[LocalMove<'_, D>], size: usize) -> bool {
-    let meets = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
-    let sources = plan
-        .puts
-        .iter()
-        .map(|put| put.from.addresses(put.count * size));
-    let beside = || plan.beside.iter().flatten();
-    let reads = beside().filter_map(|one| one.reads(size));
-    let written: Vec<_> = beside().map(|one| one.writes(size)).collect();
-    let used: Vec<_> = sources
-        .chain(reads)
-        .chain(written.iter().cloned())
-        .collect();
-    lane.iter().all(|one| {
-        let to = one.writes(size);
-        let from = one.reads(size);
-        used.iter().all(|other| !meets(&to, other))
-            && from.is_none_or(|from| written.iter().all(|other| !meets(&from, other)))
-    })
-}
-
 /// The origin whose wait a lane of moves can follow at once: the lane reads slots of this origin alone, touches nothing
 /// that others use at that time, and no data lands in the slot. (A wait that looks at a landing is alone in its lane.)
 fn follower<D: Device>(
@@ -541,13 +401,8 @@ fn lower_local<T: Element, D: Device>(
     inbox: &Inbox<'_, T, D, BySlot>,
     one: &LocalMove<'_, D>,
 ) -> impl Iterator<Item = Step> + use<T, D> {
-    let linear = |base: Ptr| Side {
-        base,
-        flip: 0,
-        shape: Shape::Linear,
-    };
     let place = |from: &Origin<'_, D>| match *from {
-        Origin::Run(run) => (linear(run.at()), Ptr::NULL, 2),
+        Origin::Run(run) => (Side::linear(run.at()), Ptr::NULL, 2),
         Origin::Slot(rank, slot, offset) => {
             let (side, parity) = inbox.side(slot);
             let base = side.base.byte_add(offset);
@@ -593,7 +448,7 @@ fn lower_local<T: Element, D: Device>(
         size: size as u32,
         count,
         src,
-        dst: linear(one.to.at()),
+        dst: Side::linear(one.to.at()),
         parity,
         early: false,
         landing: None,

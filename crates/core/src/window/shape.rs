@@ -16,8 +16,8 @@
 //! reaches by the NIC. It contains cells at the same offsets, the slots of far origins, and *staging*. Staging has a
 //! copy of each slot of a far target, which the streams fill and the NIC sends from. The words of a far rank lie in the
 //! far block. In a window by range, it also has a copy of each range of a far origin: the stream copies the elements
-//! there when it posts, and back when it has waited. Gets read the copy, and updates change it. The operands stay in the device's own memory, where its waits read
-//! them quickly.
+//! there when it posts, and back when it has waited. Gets read the copy, and updates change it. The operands stay in
+//! the device's own memory, where its waits read them quickly.
 //!
 //! A rank knows only the shape of its own memory. It tells each neighbour the [`Place`]s of what concerns the
 //! neighbour.
@@ -229,8 +229,8 @@ impl Shape {
         end
     }
 
-    /// How many exposures this rank counts of a target when the window opens, if it has had `before` epochs and a program
-    /// would know of `early` more. A target with a ring exposes all buffers but those of its next exposure.
+    /// How many exposures this rank counts of a target when the window opens: one for each of the `before` epochs that
+    /// there have been, and `early` more. A target with a ring exposes all buffers but those of its next exposure.
     pub(super) fn exposures(
         &self,
         edges: &Edges<'_>,

@@ -39,7 +39,16 @@ pub struct Batch {
 }
 
 /// The most bytes that the moves of a quick batch move.
-const QUICK: usize = 16 << 10;
+const QUICK: u64 = 16 << 10;
+
+/// The bytes that the moves among these steps move, or more if a number in memory says how many.
+fn bytes_of(steps: &[Step]) -> u64 {
+    let moves = steps.iter().map(|step| match step {
+        Step::Move(step) => (step.count as u64).saturating_mul(step.size.into()),
+        _ => 0,
+    });
+    moves.fold(0, u64::saturating_add)
+}
 
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -100,11 +109,7 @@ impl Batch {
             })
             .collect();
         let moves = steps.iter().any(|step| matches!(step, Step::Move(_)));
-        let bytes = steps.iter().map(|step| match step {
-            Step::Move(step) => step.count.saturating_mul(step.size as usize),
-            _ => 0,
-        });
-        let quick = bytes.fold(0, usize::saturating_add) <= QUICK;
+        let quick = bytes_of(&steps) <= QUICK;
         static LAST: AtomicU64 = AtomicU64::new(0);
         Batch {
             id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
@@ -202,11 +207,7 @@ impl Batch {
 
     /// The bytes that its moves move, or more if a number in memory says how many.
     pub fn bytes(&self) -> u64 {
-        let moves = self.steps.iter().filter_map(|step| match step {
-            Step::Move(mv) => Some(mv.count as u64 * u64::from(mv.size)),
-            _ => None,
-        });
-        moves.sum()
+        bytes_of(&self.steps)
     }
 
     /// The lanes; [`Batch::steps`] has the steps of each.

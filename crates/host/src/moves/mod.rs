@@ -90,9 +90,9 @@ impl Mover for HostMover {
         match step.action {
             // The first vector of a reduction replaces what is there.
             Action::Copy
-            | Action::Accumulate {
+            | Action::Fold {
                 op: Op::Replace,
-                atomic: false,
+                before: false,
                 ..
             } => {
                 let size = step.size as usize;

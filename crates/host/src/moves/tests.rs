@@ -270,6 +270,41 @@ fn reductions_over_any_shapes() {
     }
 }
 
+/// Zeros of both signs show which operand came first.
+#[test]
+fn folds_keep_the_order_of_their_operands() {
+    let (here, there) = ([0.0, -0.0, 2.0, -3.0], [-0.0, 0.0, -5.0, 4.0]);
+    for op in [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::Replace, Op::Keep] {
+        for before in [false, true] {
+            let one = |(here, there): (f64, f64)| {
+                let (first, second) = if before { (there, here) } else { (here, there) };
+                match op {
+                    Op::Sum => first + second,
+                    Op::Prod => first * second,
+                    Op::Min if first < second => first,
+                    Op::Max if first > second => first,
+                    Op::Keep => first,
+                    _ => second,
+                }
+            };
+            let expected = here.into_iter().zip(there).map(one);
+            let expected: Vec<_> = expected.map(f64::to_bits).collect();
+            let (mut src, mut dst) = (there, here);
+            let sides = [(); 2].map(|()| Sample::linear(here.len()));
+            let [src, at] = [&mut src, &mut dst].map(|numbers| Ptr(numbers.as_mut_ptr().cast()));
+            let scalar = Scalar::F64;
+            let fold = Action::Fold { op, scalar, before };
+            // SAFETY: both sides are live, and have as many elements.
+            unsafe { HostMover.carry(&step(fold, 8, &sides, src, at)) };
+            assert_eq!(
+                dst.map(f64::to_bits)[..],
+                expected,
+                "{op:?}, before: {before}"
+            );
+        }
+    }
+}
+
 #[test]
 fn comparisons_swap_elements_of_any_shapes() {
     let mut rng = Rng::new(0x94d0_49bb_1331_11eb);

@@ -12,10 +12,22 @@ pub(super) enum Goal {
     Each,
 }
 
-/// The shortest piece that nodes send each other, in bytes, and how many pieces there are for each node, if they are
-/// not shorter: while one piece goes from node to node, others follow.
-const SHORTEST: usize = 16 << 10;
+impl Goal {
+    /// The one rank that gets a chunk, unless all do.
+    fn only(self, chunk: usize) -> Option<usize> {
+        match self {
+            Goal::All => None,
+            Goal::Rank(root) => Some(root),
+            Goal::Each => Some(chunk),
+        }
+    }
+}
+
+/// A chunk is cut into this many pieces for each node: while one piece goes from node to node, others follow.
 const FOLLOW: usize = 4;
+
+/// But no piece that nodes send each other has fewer bytes than this.
+const SHORTEST: usize = 16 << 10;
 
 /// A reduction where the ranks of each node follow each other. In a node, each rank reduces some chunks. What it has
 /// goes to the rank of the next node that works on the same chunk, and that rank goes on with the vectors of its own
@@ -41,13 +53,16 @@ pub(super) fn along_nodes(job: &Job, input: Buffer, chunks: &Blocks, goal: Goal)
         Goal::Each => job.ranks,
         _ => nodes.longest(),
     };
-    // Of a chunk, the vectors and what has been reduced have one key, and the result has another.
-    let keys = |chunk: usize| (chunk as u64, (count_of_chunks + chunk) as u64);
     let mut works_on = 0;
     for chunk in 0..count_of_chunks {
         let me = worker(here, chunk);
         let is_mine = me == job.rank;
-        let (key, result) = keys(chunk);
+        // The ranks of the neighbouring nodes that work on the chunk.
+        let before = here.checked_sub(1).map(|node| worker(node, chunk));
+        let after = (here < last).then(|| worker(here + 1, chunk));
+        let only = goal.only(chunk);
+        // The vectors and what has been reduced have one key, and the result has another.
+        let (key, result) = (chunk as u64, (count_of_chunks + chunk) as u64);
         let scratch = SCRATCH.plus(works_on * pieces.piece);
         works_on += usize::from(is_mine);
         for number in 0..pieces.pieces_of(chunks.count(chunk)) {
@@ -63,70 +78,49 @@ pub(super) fn along_nodes(job: &Job, input: Buffer, chunks: &Blocks, goal: Goal)
             if !is_mine {
                 made.send(job, step, (me, key), own, count);
             } else {
-                let before = here.checked_sub(1).map(|node| worker(node, chunk));
-                let vector =
-                    |made: &mut Schedule, rank| made.receive(job, step, (rank, key), count);
-                let before = before.map(|rank| vector(&mut made, rank));
-                let gets = match goal {
-                    Goal::All => true,
-                    Goal::Rank(root) => root == job.rank,
-                    Goal::Each => chunk == job.rank,
+                let gets = only.is_none_or(|rank| rank == job.rank);
+                let to = if after.is_none() && gets {
+                    place
+                } else {
+                    scratch
                 };
-                let to = if here == last && gets { place } else { scratch };
                 let mut mine = own;
                 made.needs_scratch(works_on * pieces.piece);
                 if own == to {
                     made.copy_beside(job.end(step), own, scratch, count);
                     mine = scratch;
                 }
-                let mut vectors: Vec<_> = before.into_iter().collect();
-                for rank in near() {
-                    vectors.push(match rank == job.rank {
-                        true => From::Spot(mine),
-                        false => vector(&mut made, rank),
-                    });
-                }
+                let vector = |rank| match rank == job.rank {
+                    true => From::Spot(mine),
+                    false => made.receive(job, step, (rank, key), count),
+                };
+                let vectors: Vec<_> = before.into_iter().chain(near()).map(vector).collect();
                 made.fold_behind(job.end(step), &vectors, to, count);
-                if here < last {
-                    made.send(
-                        job,
-                        step + 1,
-                        (worker(here + 1, chunk), key),
-                        scratch,
-                        count,
-                    );
+                if let Some(after) = after {
+                    made.send(job, step + 1, (after, key), scratch, count);
                 }
             }
-            match goal {
-                Goal::All => {
-                    // It comes from the next node, and goes on in the step after.
-                    let step = reduced + last - here + 1;
-                    if !is_mine {
-                        made.take(job, step, (me, result), place, count);
-                        continue;
-                    }
-                    if here < last {
-                        let from = worker(here + 1, chunk);
-                        made.take(job, step - 1, (from, result), place, count);
-                    }
-                    let next = here.checked_sub(1).map(|node| worker(node, chunk));
-                    for rank in near().filter(|rank| *rank != job.rank).chain(next) {
-                        made.send(job, step, (rank, result), place, count);
-                    }
+            if let Some(rank) = only {
+                let from = worker(last, chunk);
+                if from == job.rank && rank != job.rank {
+                    made.send(job, reduced + 1, (rank, result), scratch, count);
                 }
-                Goal::Rank(_) | Goal::Each => {
-                    let rank = match goal {
-                        Goal::Rank(root) => root,
-                        _ => chunk,
-                    };
-                    let from = worker(last, chunk);
-                    if from == job.rank && rank != job.rank {
-                        made.send(job, reduced + 1, (rank, result), scratch, count);
-                    }
-                    if rank == job.rank && from != job.rank {
-                        made.take(job, reduced + 1, (from, result), place, count);
-                    }
+                if rank == job.rank && from != job.rank {
+                    made.take(job, reduced + 1, (from, result), place, count);
                 }
+                continue;
+            }
+            // The result comes from the next node, and goes on in the step after.
+            let step = reduced + last - here + 1;
+            if !is_mine {
+                made.take(job, step, (me, result), place, count);
+                continue;
+            }
+            if let Some(after) = after {
+                made.take(job, step - 1, (after, result), place, count);
+            }
+            for rank in near().filter(|rank| *rank != job.rank).chain(before) {
+                made.send(job, step, (rank, result), place, count);
             }
         }
     }

@@ -5,7 +5,8 @@ use super::super::schedule::{Blocks, Job, Schedule, Spot};
 use super::direct::{INPUT, OUTPUT, SCRATCH};
 use super::levels::reduce_scratch;
 
-/// The blocks of a node in one message: where the block of each of its ranks begins, and how long it is.
+/// The blocks of a node in one message: for each of its ranks, where its block begins and how long it is; and how long
+/// the message is.
 fn bundle(ranks: &[usize], blocks: &Blocks) -> (Vec<(usize, usize, usize)>, usize) {
     let mut all = 0;
     let each = ranks.iter().map(|rank| {
@@ -22,8 +23,8 @@ pub(super) fn longest_bundle(nodes: &Nodes, blocks: &Blocks) -> usize {
     each.max().unwrap_or(0)
 }
 
-/// The root gets the blocks of all ranks, those of another node in one message. `own` is this rank's block, and `to` says
-/// where a block goes. Returns the schedule, and its last stage.
+/// The root gets the blocks of all ranks, those of another node in one message. `own` is this rank's block, and `to`
+/// says where a block goes. Returns the schedule, and its last stage.
 pub(super) fn gather(
     job: &Job,
     root: usize,
@@ -41,12 +42,7 @@ pub(super) fn gather(
         for other in nodes.groups()[home].iter().filter(|rank| **rank != root) {
             made.take(job, 0, (*other, 0), to(*other), blocks.count(*other));
         }
-        for (_, ranks) in nodes
-            .groups()
-            .iter()
-            .enumerate()
-            .filter(|(node, _)| *node != home)
-        {
+        for ranks in nodes.others(home) {
             let (each, all) = bundle(ranks, blocks);
             let from = made.receive(job, 1, (ranks[0], 0), all);
             // Blocks that lie side by side at both ends are one copy.
@@ -106,12 +102,7 @@ pub(super) fn scatter(job: &Job, root: usize, blocks: &Blocks) -> Schedule {
             );
         }
         let mut used = 0;
-        for (_, ranks) in nodes
-            .groups()
-            .iter()
-            .enumerate()
-            .filter(|(node, _)| *node != home)
-        {
+        for ranks in nodes.others(home) {
             let (each, all) = bundle(ranks, blocks);
             let mut from = INPUT.plus(blocks.first(ranks[0]));
             if begin != 0 {

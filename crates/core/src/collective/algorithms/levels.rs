@@ -27,48 +27,31 @@ pub(super) fn share(
     piece: impl Fn(usize, usize) -> (Spot, usize),
 ) {
     let seat_in = |group: &Vec<usize>| group.iter().position(|rank| *rank == job.rank);
-    let found = groups.iter().enumerate();
-    let Some((home, seat)) = found
-        .filter_map(|(at, group)| Some((at, seat_in(group)?)))
-        .next()
-    else {
+    let mut found = groups.iter().enumerate();
+    let Some((home, seat)) = found.find_map(|(at, group)| Some((at, seat_in(group)?))) else {
         return;
     };
     let near = &groups[home];
-    let others = || {
-        near.iter()
-            .enumerate()
-            .filter(|(_, rank)| **rank != job.rank)
-    };
+    let others = || near.iter().copied().filter(|rank| *rank != job.rank);
     let far = || {
-        groups
-            .iter()
-            .enumerate()
-            .filter(|(group, _)| *group != home)
-            .map(|(_, ranks)| ranks)
+        let far = groups.iter().enumerate();
+        far.filter_map(|(group, ranks)| (group != home).then_some(ranks))
     };
-    // The far ranks whose data comes to this node by the rank on a seat.
+    // The far ranks whose data comes to this group by the rank on a seat.
     let come_by = |seat: usize| -> Vec<usize> {
-        let of = |ranks: &Vec<usize>| {
-            let those = ranks
-                .iter()
-                .enumerate()
-                .filter(|(number, _)| number % near.len() == seat);
-            those.map(|(_, rank)| *rank).collect::<Vec<_>>()
-        };
-        far().flat_map(of).collect()
+        let those = far().flat_map(|ranks| ranks.iter().skip(seat).step_by(near.len()));
+        those.copied().collect()
     };
     let mine = come_by(seat);
-    let theirs: Vec<_> = others()
-        .map(|(seat, rank)| (*rank, come_by(seat)))
-        .collect();
+    let seats = near.iter().enumerate().filter(|(at, _)| *at != seat);
+    let theirs: Vec<_> = seats.map(|(at, rank)| (*rank, come_by(at))).collect();
     for number in 0..=part.pieces {
         let step = part.step + number;
         let (_, count) = piece(job.rank, number);
-        for (_, other) in others() {
-            made.send(job, step, (*other, part.key), own(number), count);
-            let (to, count) = piece(*other, number);
-            made.take(job, step, (*other, part.key), to, count);
+        for other in others() {
+            made.send(job, step, (other, part.key), own(number), count);
+            let (to, count) = piece(other, number);
+            made.take(job, step, (other, part.key), to, count);
         }
         for ranks in far() {
             let relay = ranks[seat % ranks.len()];
@@ -84,8 +67,8 @@ pub(super) fn share(
         let keys = || part.key + 1..;
         for (key, from) in keys().zip(&mine) {
             let (spot, count) = piece(*from, before);
-            for (_, other) in others() {
-                made.send(job, step, (*other, key), spot, count);
+            for other in others() {
+                made.send(job, step, (other, key), spot, count);
             }
         }
         for (relay, ranks) in &theirs {
@@ -171,13 +154,7 @@ pub(super) fn deal(job: &Job, root: usize, count: usize) -> Schedule {
         .copied()
         .filter(|rank| *rank != root)
         .collect();
-    let far: Vec<_> = nodes
-        .groups()
-        .iter()
-        .enumerate()
-        .filter(|(node, _)| *node != home)
-        .map(|(_, ranks)| ranks.clone())
-        .collect();
+    let far = nodes.others(home).cloned().collect();
     for groups in [vec![near], far] {
         // The chunks belong to the ranks in the order in which they come behind the root.
         let mut ranks: Vec<_> = groups.iter().flatten().copied().collect();

@@ -12,8 +12,8 @@
 //! | counted all-to-all | rows go directly to their rank, beside their number | the same |
 //! | scan | each rank sends to all higher ranks, which reduce | from rank to rank |
 //!
-//! Between nodes, data goes once a node ([`levels`], [`bundled`], [`along`]): then a short reduce gathers, a short all-reduce gathers on all ranks,
-//! and long reductions go from node to node.
+//! Between nodes, data goes once a node ([`levels`], [`bundled`], [`along`]). A short reduce gathers then, a short
+//! all-reduce gathers on all ranks, and long reductions go from node to node.
 //!
 //! Long data goes in pieces, one in each stage. Algorithms of two phases overlap them: while piece i is in the first
 //! phase, piece i - 1 is in the second.
@@ -163,12 +163,13 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
             let count = counts.vector();
             // In a crowd, a rank would have a slot for each of the others. What it gathers in place of that is bounded.
             let gathered = count.saturating_mul(job.ranks).saturating_mul(job.size);
-            if is_crowd && gathered <= choice.short.saturating_mul(8) {
-                tree::all_reduce(job, input, count)
-            } else if match job.ranks {
+            let is_whole = match job.ranks {
                 ..=2 => count.saturating_mul(job.size) <= choice.pair,
                 _ => !is_crowd && is_short(count),
-            } {
+            };
+            if is_crowd && gathered <= choice.short.saturating_mul(8) {
+                tree::all_reduce(job, input, count)
+            } else if is_whole {
                 match nodes.are_layered() {
                     true => levels::share_and_reduce(job, input, count),
                     false => reduce::everywhere(job, input, count),

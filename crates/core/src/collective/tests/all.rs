@@ -1,0 +1,381 @@
+//! All collectives that move data, against an oracle: a case of each, called in any order, eager or replayed.
+
+use super::*;
+
+/// What a rank has at a place of its vector. Sums of these depend on their order.
+fn datum(rank: usize, at: usize, seed: u64) -> f64 {
+    let bits = crate::random::mix(seed ^ (rank as u64) << 32 ^ at as u64);
+    (bits >> 11) as f64 * 1e-9 - 4e6
+}
+
+/// Elements of the vector of a rank.
+fn data(rank: usize, range: std::ops::Range<usize>, seed: u64) -> Vec<f64> {
+    range.map(|at| datum(rank, at, seed)).collect()
+}
+
+/// The sum of an element over some ranks, in their order.
+fn sum(ranks: std::ops::Range<usize>, at: usize, seed: u64) -> f64 {
+    let first = datum(ranks.start, at, seed);
+    (ranks.start + 1..ranks.end).fold(first, |all, rank| all + datum(rank, at, seed))
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// The lengths and choices of a round, which are the same on all ranks.
+pub(super) struct Plan {
+    ranks: usize,
+    rank: usize,
+    root: usize,
+    len: usize,
+    counts: Vec<usize>,
+    choice: Choice,
+    seed: u64,
+}
+
+impl Plan {
+    pub(super) fn new(team: &Team<Host>, random: &mut Rng) -> Self {
+        let ranks = team.size();
+        let most = random.of(&[3, 50, 700]);
+        Plan {
+            ranks,
+            rank: team.rank(),
+            root: random.below(ranks),
+            len: random.below(most),
+            counts: (0..ranks).map(|_| random.below(most)).collect(),
+            choice: Choice {
+                short: random.of(&[0, 256, 1 << 20]),
+                pair: random.of(&[0, 256, 1 << 20]),
+                piece: random.of(&[64, 1024, 1 << 20]),
+                few: random.of(&[1, 3, 32]),
+                by_node: !random.once_in(4),
+            },
+            seed: random.next(),
+        }
+    }
+
+    fn all(&self) -> usize {
+        self.counts.iter().sum()
+    }
+
+    fn before(&self, rank: usize) -> usize {
+        self.counts[..rank].iter().sum()
+    }
+
+    /// The blocks of all ranks.
+    fn gathered(&self) -> Vec<f64> {
+        let block = |rank| data(rank, 0..self.counts[rank], self.seed);
+        (0..self.ranks).flat_map(block).collect()
+    }
+
+    fn equal(&self) -> Vec<f64> {
+        let block = |rank| data(rank, 0..self.len, self.seed);
+        (0..self.ranks).flat_map(block).collect()
+    }
+
+    fn sums(&self, ranks: std::ops::Range<usize>) -> Vec<f64> {
+        let one = |at| sum(ranks.clone(), at, self.seed);
+        (0..self.len).map(one).collect()
+    }
+}
+
+/// All collectives that move data, with their buffers. A step carries each of them out once.
+pub(super) struct All<'s> {
+    plan: Plan,
+    broadcast: Broadcast<'s, f64, Host>,
+    all_gather: AllGather<'s, f64, Host>,
+    all_gather_counts: AllGather<'s, f64, Host>,
+    gather: Gather<'s, f64, Host>,
+    scatter: Scatter<'s, f64, Host>,
+    all_to_all: AllToAll<'s, f64, Host>,
+    all_to_all_counts: AllToAll<'s, f64, Host>,
+    reduce: Reduce<'s, f64, Host>,
+    all_reduce: AllReduce<'s, f64, Host>,
+    reduce_scatter: ReduceScatter<'s, f64, Host>,
+    scan: Scan<'s, f64, Host>,
+    exclusive: Scan<'s, f64, Host>,
+    /// Chooses the order of the calls: the same on all ranks.
+    orders: Rng,
+    /// Says when this rank is late.
+    delays: Rng,
+}
+
+/// The buffers: what each collective reads, and what it writes.
+pub(super) struct Buffers<'s> {
+    read: Vec<OnStream<'s, f64>>,
+    written: Vec<OnStream<'s, f64>>,
+}
+
+/// How many elements a rank sends to another, if each pair has a number of its own.
+fn pair(from: usize, to: usize, plan: &Plan) -> usize {
+    (plan.counts[from] + 3 * to) % 40
+}
+
+impl<'s> All<'s> {
+    pub(super) fn open(team: &Team<Host>, s: &S<'s>, plan: Plan, delays: Rng) -> Result<Self> {
+        let Plan {
+            root,
+            len,
+            choice,
+            ranks,
+            rank,
+            ..
+        } = plan;
+        let to: Vec<_> = (0..ranks).map(|it| pair(rank, it, &plan)).collect();
+        let from: Vec<_> = (0..ranks).map(|it| pair(it, rank, &plan)).collect();
+        Ok(All {
+            broadcast: Broadcast::open_in_with(team, s, "broadcast", root, len, choice)?,
+            all_gather: AllGather::open_in_with(team, s, "all-gather", len, choice)?,
+            all_gather_counts: AllGather::open_counts_in(team, s, "all-gather-v", &plan.counts)?,
+            gather: Gather::open_counts_in(team, s, "gather", root, &plan.counts)?,
+            scatter: Scatter::open_counts_in(team, s, "scatter", root, &plan.counts)?,
+            all_to_all: AllToAll::open_in_with(team, s, "all-to-all", len, choice)?,
+            all_to_all_counts: AllToAll::open_counts_in(team, s, "all-to-all-v", &to, &from)?,
+            reduce: Reduce::open_in_with(team, s, "reduce", root, len, choice)?,
+            all_reduce: AllReduce::open_in_with(team, s, "all-reduce", len, choice)?,
+            reduce_scatter: ReduceScatter::open_in_with(team, s, "reduce-scatter", len, choice)?,
+            scan: Scan::open_in_with(team, s, "scan", len, choice)?,
+            exclusive: Scan::open_exclusive_in(team, s, "exclusive", len, choice)?,
+            orders: Rng::new(plan.seed),
+            delays,
+            plan,
+        })
+    }
+
+    /// What each collective reads, in the order of the fields.
+    fn inputs(&self) -> Vec<Vec<f64>> {
+        let Plan {
+            ranks,
+            rank,
+            len,
+            seed,
+            ..
+        } = self.plan;
+        let own = |count| data(rank, 0..count, seed);
+        let moved: usize = (0..ranks).map(|to| pair(rank, to, &self.plan)).sum();
+        let mine = self.plan.counts[rank];
+        let lengths = [
+            len,
+            len,
+            mine,
+            mine,
+            self.plan.all(),
+            ranks * len,
+            moved,
+            len,
+            len,
+            ranks * len,
+            len,
+            len,
+        ];
+        lengths.map(own).into()
+    }
+
+    /// What each collective writes.
+    fn expected(&self) -> Vec<Vec<f64>> {
+        let plan = &self.plan;
+        let Plan {
+            ranks,
+            rank,
+            root,
+            len,
+            seed,
+            ..
+        } = *plan;
+        let is_root = rank == root;
+        let block = |from: usize| data(from, rank * len..(rank + 1) * len, seed);
+        let moved = |from: usize| {
+            let first: usize = (0..rank).map(|to| pair(from, to, plan)).sum();
+            data(from, first..first + pair(from, rank, plan), seed)
+        };
+        let part = |at| sum(0..ranks, rank * len + at, seed);
+        vec![
+            data(root, 0..len, seed),
+            plan.equal(),
+            plan.gathered(),
+            if is_root { plan.gathered() } else { Vec::new() },
+            data(root, plan.before(rank)..plan.before(rank + 1), seed),
+            (0..ranks).flat_map(block).collect(),
+            (0..ranks).flat_map(moved).collect(),
+            if is_root {
+                plan.sums(0..ranks)
+            } else {
+                data(rank, 0..len, seed)
+            },
+            plan.sums(0..ranks),
+            (0..len).map(part).collect(),
+            plan.sums(0..rank + 1),
+            if rank == 0 {
+                vec![-1.0; len]
+            } else {
+                plan.sums(0..rank)
+            },
+        ]
+    }
+
+    pub(super) fn buffers(&self, s: &S<'s>) -> Result<Buffers<'s>> {
+        let on = |values: Vec<f64>| Region::from_vec(s.world(), values)?.on(s);
+        let lengths = self
+            .expected()
+            .into_iter()
+            .map(|values| vec![-1.0; values.len()]);
+        Ok(Buffers {
+            read: self.inputs().into_iter().map(on).collect::<Result<_>>()?,
+            written: lengths.map(on).collect::<Result<_>>()?,
+        })
+    }
+
+    /// Calls each collective, in an order that is the same on all ranks. Before some calls, this rank's stream is late.
+    pub(super) fn step(
+        &mut self,
+        s: &S<'s>,
+        buffers: &mut Buffers<'s>,
+        in_place: bool,
+    ) -> Result<()> {
+        for y in &mut buffers.written {
+            s.launch(|y: &mut [f64]| y.fill(-1.0), y)?;
+        }
+        let mut order: Vec<_> = (0..buffers.written.len()).collect();
+        self.orders.shuffle(&mut order);
+        for number in order {
+            let (x, y) = (&buffers.read[number], &mut buffers.written[number]);
+            if self.delays.once_in(4) {
+                let pause = Duration::from_micros(self.delays.next() % 100);
+                s.launch(move |_: &mut [f64]| std::thread::sleep(pause), &mut *y)?;
+            }
+            self.call(number, s, (x, y), in_place)?;
+        }
+        Ok(())
+    }
+
+    /// Calls one of them, by the number of its field.
+    fn call(
+        &mut self,
+        number: usize,
+        s: &S<'s>,
+        (x, y): (&OnStream<'s, f64>, &mut OnStream<'s, f64>),
+        in_place: bool,
+    ) -> Result<()> {
+        let (rank, len) = (self.plan.rank, self.plan.len);
+        let fill = |y: &mut OnStream<'s, f64>, at: usize| {
+            s.launch(
+                move |x: &[f64], y: &mut [f64]| y[at..at + x.len()].copy_from_slice(x),
+                (x, y),
+            )
+        };
+        // These have one buffer, or are asked for it.
+        match number {
+            0 | 7 => fill(y, 0)?,
+            1 if in_place => fill(y, rank * len)?,
+            8 | 10 if in_place => fill(y, 0)?,
+            11 if in_place && rank != 0 => fill(y, 0)?,
+            _ => {}
+        }
+        match number {
+            0 => self.broadcast.enqueue(s, y),
+            1 if in_place => self.all_gather.enqueue_in_place(s, y),
+            1 => self.all_gather.enqueue(s, x, y),
+            2 => self.all_gather_counts.enqueue(s, x, y),
+            3 => self.gather.enqueue(s, x, y),
+            4 => self.scatter.enqueue(s, x, y),
+            5 => self.all_to_all.enqueue(s, x, y),
+            6 => self.all_to_all_counts.enqueue(s, x, y),
+            7 => self.reduce.sum(s, y),
+            8 if in_place => self.all_reduce.sum(s, y),
+            8 => self.all_reduce.reduce_into(s, x, y, Op::Sum),
+            9 => self.reduce_scatter.sum(s, x, y),
+            10 if in_place => self.scan.sum(s, y),
+            10 => self.scan.reduce_into(s, x, y, Op::Sum),
+            11 if in_place && rank != 0 => self.exclusive.sum(s, y),
+            11 => self.exclusive.reduce_into(s, x, y, Op::Sum),
+            other => unreachable!("there is no collective {other}"),
+        }
+    }
+
+    pub(super) fn check(&self, s: &S<'s>, buffers: &Buffers<'s>, of: &str) -> Result<()> {
+        let Plan {
+            ranks,
+            rank,
+            len,
+            choice,
+            ..
+        } = self.plan;
+        let expected = self.expected();
+        for (number, (y, expected)) in buffers.written.iter().zip(expected).enumerate() {
+            let got = bits(&y.to_vec(s)?);
+            let of = format!("{of} {number}: rank {rank} of {ranks}, {len}, {choice:?}");
+            assert_eq!(got, bits(&expected), "{of}");
+        }
+        for (x, expected) in buffers.read.iter().zip(self.inputs()) {
+            assert_eq!(bits(&x.to_vec(s)?), bits(&expected), "an input was changed");
+        }
+        Ok(())
+    }
+}
+
+// SAFETY: all leaves are visited; they alone mention the brand.
+unsafe impl<'s> crate::Carry<'s, Host> for All<'s> {
+    type At<'t> = All<'t>;
+    fn visit(&mut self, visitor: &mut crate::carry::Visitor<'_, Host>) {
+        self.broadcast.visit(visitor);
+        self.all_gather.visit(visitor);
+        self.all_gather_counts.visit(visitor);
+        self.gather.visit(visitor);
+        self.scatter.visit(visitor);
+        self.all_to_all.visit(visitor);
+        self.all_to_all_counts.visit(visitor);
+        self.reduce.visit(visitor);
+        self.all_reduce.visit(visitor);
+        self.reduce_scatter.visit(visitor);
+        self.scan.visit(visitor);
+        self.exclusive.visit(visitor);
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<'s> crate::Carry<'s, Host> for Buffers<'s> {
+    type At<'t> = Buffers<'t>;
+    fn visit(&mut self, visitor: &mut crate::carry::Visitor<'_, Host>) {
+        self.read.visit(visitor);
+        self.written.visit(visitor);
+    }
+}
+
+/// When a rank is late, in a run.
+pub(super) fn delays(world: &World<Host>, run: u64) -> Rng {
+    Rng::new(crate::random::mix(run << 16 ^ world.rank() as u64))
+}
+
+/// Eager calls, captured calls, and both mixed, for some random shapes.
+pub(super) fn rounds(world: &World<Host>, rounds: usize, seed: u64) -> Result<()> {
+    rounds_in(&world.everyone(), rounds, seed)
+}
+
+pub(super) fn rounds_in(team: &Team<Host>, rounds: usize, seed: u64) -> Result<()> {
+    let world = team.world();
+    let mut random = Rng::new(seed);
+    for round in 0..rounds as u64 {
+        stream!(let mut s = world.stream()?);
+        let plan = Plan::new(team, &mut random);
+        let mut all = All::open(team, &s, plan, delays(world, round))?;
+        let mut buffers = all.buffers(&s)?;
+        for in_place in [false, true, false] {
+            all.step(&s, &mut buffers, in_place)?;
+            all.check(&s, &buffers, "eager")?;
+        }
+        let (graph, mut lent) = s.capture((all, buffers), |s, (mut all, mut buffers)| {
+            all.step(s, &mut buffers, false)?;
+            all.step(s, &mut buffers, true)?;
+            Ok((all, buffers))
+        })?;
+        graph.verify_in(team, &s)?.proof().unwrap();
+        for times in [1, 3] {
+            lent = graph.replay(&s, lent, times)?;
+            lent.0.check(&s, &lent.1, "replayed")?;
+            lent.0.step(&s, &mut lent.1, false)?;
+            lent.0.check(&s, &lent.1, "eager again")?;
+        }
+    }
+    Ok(())
+}
