@@ -461,3 +461,52 @@ extern "C" __global__ void mix_tokens(const Token *back, u64 len, const Places *
         for (unsigned k = 0; k < WIDTH; k++) tokens[i].x[k] = (0.25f * tokens[i].x[k] + 0.5f * first->x[k]) + 0.25f * second->x[k];
     }
 }
+
+// --- fft ---
+
+// As in `fft/square.rs`.
+#define SIDE 32
+
+struct Complex {
+    double re, im;
+};
+
+// Transforms rows: a thread takes a row, puts its values where their reversed numbers say, and joins neighbours.
+extern "C" __global__ void transform_rows(const Complex *from, u64 len, Complex *to, u64 room, const Complex *factors, u64 factors_len) {
+    if (len > room || factors_len < SIDE) return;
+    for (EACH(row, len / SIDE)) {
+        const Complex *in = from + row * SIDE;
+        Complex *out = to + row * SIDE;
+        for (unsigned k = 0; k < SIDE; k++) {
+            unsigned reversed = 0;
+            for (unsigned bit = 1; bit < SIDE; bit *= 2) reversed = reversed * 2 + (k & bit ? 1 : 0);
+            out[reversed] = in[k];
+        }
+        for (unsigned half = 1; half < SIDE; half *= 2)
+            for (unsigned first = 0; first < SIDE; first += 2 * half)
+                for (unsigned k = first; k < first + half; k++) {
+                    Complex a = out[k], b = out[k + half], f = factors[(k - first) * (SIDE / (2 * half))];
+                    Complex turned = {f.re * b.re - f.im * b.im, f.re * b.im + f.im * b.re};
+                    out[k] = {a.re + turned.re, a.im + turned.im};
+                    out[k + half] = {a.re - turned.re, a.im - turned.im};
+                }
+    }
+}
+
+// Writes rows column by column: a column is a row of the rank that gets it.
+extern "C" __global__ void turn_rows(const Complex *from, u64 len, Complex *to, u64 room) {
+    u64 rows = len / SIDE;
+    if (len > room) return;
+    for (EACH(i, rows * SIDE)) to[i % SIDE * rows + i / SIDE] = from[i];
+}
+
+// Joins blocks, one from each rank, to rows. A block has a part of every row, one behind the other.
+extern "C" __global__ void join_blocks(const Complex *from, u64 len, Complex *to, u64 room, unsigned ranks) {
+    u64 rows = len / SIDE;
+    if (len > room) return;
+    for (EACH(i, rows * SIDE)) {
+        u64 column = i % SIDE, rank = ((column + 1) * ranks - 1) / SIDE;
+        u64 first = rank * SIDE / ranks, part = (rank + 1) * SIDE / ranks - first;
+        to[i] = from[first * rows + i / SIDE * part + (column - first)];
+    }
+}

@@ -313,6 +313,14 @@ fn moe_on_gpus() {
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn fft_on_gpus() {
+    for ranks in sizes_on_gpus() {
+        assert_eq!(run("fft_gpu", ranks), run("fft", ranks));
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn solvers_on_gpus() {
     for ranks in sizes_on_gpus() {
         assert_eq!(run("solvers_tokio_gpu", ranks), run("solvers_tokio", ranks));
@@ -346,6 +354,7 @@ fn without_a_gpu_they_say_so() {
         "particles_gpu",
         "solvers_tokio_gpu",
         "moe_gpu",
+        "fft_gpu",
     ] {
         let ended = Command::new(program(name)).output().unwrap();
         let errors = String::from_utf8_lossy(&ended.stderr);

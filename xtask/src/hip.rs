@@ -88,8 +88,8 @@ const EXAMPLES: [(&[&str], &str); 3] = [
         "ring_on halo2d_on pipeline_on",
     ),
     (
-        &["cg_gpu", "heat3d_gpu", "moe_gpu"],
-        "cg_on heat3d_on moe_on",
+        &["cg_gpu", "heat3d_gpu", "moe_gpu", "fft_gpu"],
+        "cg_on heat3d_on moe_on fft_on",
     ),
     (
         &["particles_gpu", "solvers_tokio_gpu", "heat3d_gpu"],
