@@ -57,13 +57,18 @@ pub(crate) struct Ranks<'a> {
 }
 
 impl Ranks<'_> {
+    /// Whether this process is a rank, and not the one that starts them.
+    pub(crate) fn is_one(&self) -> bool {
+        std::env::var_os(self.is_rank).is_some()
+    }
+
     /// Starts the ranks without any MPI. `options` are those of a rank's world, to be completed.
     pub(crate) fn run<D: BenchDevice>(
         &self,
         options: impl FnOnce(WorldOptions) -> WorldOptions,
         rank: impl FnOnce(&[Transport<'_, D>]) -> Done,
     ) -> Done {
-        if std::env::var_os(self.is_rank).is_some() {
+        if self.is_one() {
             if !self.start.no_bind {
                 bind_launched(self.ranks);
             }

@@ -33,7 +33,7 @@ pub(crate) struct Placed {
     _word: Option<GpuBlock>,
     /// The parameter of every launch, except for the stream's own fields.
     parameter: LaunchParameter,
-    blocks: usize,
+    pub(crate) blocks: usize,
     /// Whether lists would make the program faster.
     divides: bool,
     /// Whether it may wait for more words than are reported at a time.

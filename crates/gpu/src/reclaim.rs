@@ -81,6 +81,8 @@ pub struct StreamState {
     quota: AtomicUsize,
     /// The number of the dealing in which the quota was granted.
     dealing: AtomicUsize,
+    /// The blocks of the widest batch that was launched or recorded.
+    widest: AtomicUsize,
     /// The driver did not say that the stream was over when its owner was dropped. So everything that the stream may
     /// use is kept.
     abandoned: AtomicBool,
@@ -148,6 +150,7 @@ impl StreamState {
             gates: Mutex::default(),
             couriers: OnceLock::new(),
             quota: AtomicUsize::new(0),
+            widest: AtomicUsize::new(0),
             dealing: AtomicUsize::new(0),
             abandoned: AtomicBool::new(false),
             lost: OnceLock::new(),
@@ -184,6 +187,18 @@ impl StreamState {
     pub(crate) fn mirror_address(&self) -> u64 {
         // Pinned memory has one address, on the host and on devices.
         self.mirror.as_ptr().addr() as u64
+    }
+
+    /// The blocks of the widest batch that was launched or recorded.
+    pub(crate) fn widest(&self) -> usize {
+        self.widest.load(Ordering::Relaxed)
+    }
+
+    /// Notes the blocks of a batch. Only the stream's thread does.
+    pub(crate) fn widens_to(&self, blocks: usize) {
+        if blocks > self.widest() {
+            self.widest.store(blocks, Ordering::Relaxed);
+        }
     }
 
     /// The quota of blocks. It is granted at the first call, and again after other processes have come and the device's

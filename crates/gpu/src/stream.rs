@@ -282,6 +282,10 @@ unsafe impl Stream for GpuStream {
         self.shared.likely_quota() * (THREADS / self.shared.gpu.limits.wave)
     }
 
+    fn widest(&self) -> usize {
+        self.shared.widest()
+    }
+
     fn stop_word(&self) -> Result<Ptr, DeviceError> {
         // Only batches look at other streams.
         self.look_while(|followed| !followed.is_empty())?;

@@ -222,6 +222,7 @@ impl GpuStream {
             return Ok(());
         }
         let shared = &self.shared;
+        shared.widens_to(program.blocks);
         self.other_follows();
         if program.crowded {
             // The reports of a recording are this stream's, on whichever stream and whenever it is replayed.

@@ -247,6 +247,10 @@ macro_rules! vendor {
                     self.0.most_lanes()
                 }
 
+                fn widest(&self) -> usize {
+                    self.0.widest()
+                }
+
                 fn stop_word(&self) -> Result<Ptr, DeviceError> {
                     self.0.stop_word()
                 }

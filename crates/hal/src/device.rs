@@ -425,6 +425,12 @@ pub unsafe trait Stream: Send + 'static {
         usize::MAX
     }
 
+    /// How many blocks the widest batch has had that was submitted to this stream or recorded by it; 0 if batches have
+    /// none, as on the host.
+    fn widest(&self) -> usize {
+        0
+    }
+
     /// Where a kernel sees that the stream has failed: the address of a `u32` that is not zero then. It stands for the
     /// failures of all streams that this one follows, too. Null if no kernel runs on a stream that has failed.
     ///

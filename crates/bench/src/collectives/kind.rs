@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 /// A collective. The root is rank 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Kind {
     /// No data.
     Barrier,

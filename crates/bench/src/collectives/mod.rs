@@ -13,7 +13,11 @@
 //! Before the clock starts, each way is called with data that changes, and its results are compared. They are compared
 //! again after the last round of calls.
 //!
-//! With `--observe` the benchmark measures no time. It says what one call sends, as `observe` counts it.
+//! `sent` is the most that a rank sends to other ranks in a call of this library, as `observe` counts it in a job of its
+//! own. (A job of an MPI has no such job.) `blocks` is how many blocks the widest kernel of a call has on a GPU, and so
+//! the most multiprocessors that the call takes. NCCL's are those of the kernels in a recording of the same call.
+//!
+//! With `--observe` the benchmark measures no time. It prints what one call sends.
 //!
 //! # Failures
 //!
@@ -44,11 +48,12 @@ use case::Case;
 use clap::Parser as _;
 use nccl::Nccl;
 use observed::Sent;
+use std::collections::HashMap;
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use table::Row;
+use table::{Measured, Row};
 use tidegate_core::{Team, World};
 use tidegate_cuda::Cuda;
 use tidegate_hip::Hip;
@@ -68,12 +73,11 @@ trait CollectivesDevice: BenchDevice {
     /// The name of the other library.
     fn name(peer: &Self::Peer) -> Result<String, Box<dyn Error>>;
 
-    /// Seconds of all calls by the other library, on this rank; collective.
-    fn theirs(peer: &Self::Peer, world: &World<Self>, by: By, case: &Case) -> Seconds;
+    /// Measures all calls by the other library, on this rank; collective.
+    fn theirs(peer: &Self::Peer, world: &World<Self>, by: By, case: &Case) -> Answer;
 }
 
-/// How long something took.
-type Seconds = Result<f64, Box<dyn Error>>;
+type Answer = Result<Measured, Box<dyn Error>>;
 
 impl CollectivesDevice for Host {
     type Peer = ();
@@ -93,12 +97,16 @@ impl CollectivesDevice for Host {
     }
 
     #[cfg(feature = "mpi")]
-    fn theirs((): &(), _: &World<Self>, _: By, case: &Case) -> Seconds {
-        Ok(mpi::measure(case)?)
+    fn theirs((): &(), _: &World<Self>, _: By, case: &Case) -> Answer {
+        let seconds = mpi::measure(case)?;
+        Ok(Measured {
+            seconds,
+            blocks: None,
+        })
     }
 
     #[cfg(not(feature = "mpi"))]
-    fn theirs((): &(), _: &World<Self>, _: By, _: &Case) -> Seconds {
+    fn theirs((): &(), _: &World<Self>, _: By, _: &Case) -> Answer {
         Err("this was built without MPI".into())
     }
 }
@@ -124,7 +132,7 @@ impl CollectivesDevice for Cuda {
         peer.as_ref().map_or(Ok(String::new()), Nccl::label)
     }
 
-    fn theirs(peer: &Self::Peer, world: &World<Self>, by: By, case: &Case) -> Seconds {
+    fn theirs(peer: &Self::Peer, world: &World<Self>, by: By, case: &Case) -> Answer {
         let nccl = peer.as_ref().ok_or("NCCL was not joined")?;
         nccl.measure(world, by, case)
     }
@@ -141,7 +149,7 @@ impl CollectivesDevice for Hip {
         Ok(String::new())
     }
 
-    fn theirs((): &(), _: &World<Self>, _: By, _: &Case) -> Seconds {
+    fn theirs((): &(), _: &World<Self>, _: By, _: &Case) -> Answer {
         Err(Misfit::NcclWithoutCuda.into())
     }
 }
@@ -191,15 +199,24 @@ fn ranks(args: &CollectivesArgs) -> Ranks<'_> {
 
 /// As [`run`], without any MPI.
 fn run_on<D: CollectivesDevice>(args: &CollectivesArgs) -> Done {
-    if !args.observe {
-        return ranks(args).run::<D>(|options| options, |worlds| measure(args, worlds));
+    let ranks = ranks(args);
+    // An observer costs time. So what the calls send is counted in a job of its own, before the clocks start.
+    let mut sends = Sends::new();
+    if args.observe || ranks.is_one() && (!args.brief || args.json.is_some()) {
+        let sent = Arc::new(Sent::default());
+        let observer = sent.clone();
+        let code = ranks.run::<D>(
+            |options| options.observer(observer),
+            |worlds| {
+                sends = observe(args, worlds[0].world, &sent)?;
+                Ok(0)
+            },
+        )?;
+        if args.observe {
+            return Ok(code);
+        }
     }
-    let sent = Arc::new(Sent::default());
-    let observer = sent.clone();
-    ranks(args).run::<D>(
-        |options| options.observer(observer),
-        |worlds| observe(args, worlds[0].world, &sent),
-    )
+    ranks.run::<D>(|options| options, |worlds| measure(args, worlds, &sends))
 }
 
 #[cfg(not(feature = "mpi"))]
@@ -214,7 +231,7 @@ fn over_mpi(_: &CollectivesArgs, what: &str, _: bool) -> Done {
 
 #[cfg(feature = "mpi")]
 fn over_mpi(args: &CollectivesArgs, _: &str, windows: bool) -> Done {
-    ranks(args).run_over_mpi(windows, |worlds| measure(args, worlds))
+    ranks(args).run_over_mpi(windows, |worlds| measure(args, worlds, &Sends::new()))
 }
 
 fn case<D: CollectivesDevice>(
@@ -247,8 +264,12 @@ fn team<D: CollectivesDevice>(
     Ok(team.expect("each rank has named one"))
 }
 
-/// One rank's part of all measurements; rank 0 prints them.
-fn measure<D: CollectivesDevice>(args: &CollectivesArgs, transports: &[Transport<'_, D>]) -> Done {
+/// One rank's part of all measurements; rank 0 prints them. `sends` is what the calls send.
+fn measure<D: CollectivesDevice>(
+    args: &CollectivesArgs,
+    transports: &[Transport<'_, D>],
+    sends: &Sends,
+) -> Done {
     let world = transports
         .first()
         .ok_or("there is nothing to run over")?
@@ -272,6 +293,8 @@ fn measure<D: CollectivesDevice>(args: &CollectivesArgs, transports: &[Transport
                         count,
                         calls: case.calls,
                         us: Vec::new(),
+                        blocks: None,
+                        sent: sends.get(&(*kind, count)).copied().filter(|_| by.is_ours()),
                     };
                     (row, transport)
                 };
@@ -287,13 +310,15 @@ fn measure<D: CollectivesDevice>(args: &CollectivesArgs, transports: &[Transport
             }
             for _ in 0..args.rounds {
                 for (row, over) in &mut new {
-                    let seconds = match over {
+                    let mine = match over {
                         Some(team) => ours::measure(team, row.by, &case, args)?,
                         None => D::theirs(&peer, world, row.by, &case)?,
                     };
-                    let all = world.all_gather_elements("seconds", &[seconds])?;
-                    let slowest = all.iter().flatten().copied().fold(0.0, f64::max);
-                    row.us.push(slowest * 1e6 / case.calls as f64);
+                    let blocks = mine.blocks.unwrap_or(0) as f64;
+                    let all = world.all_gather_elements("measured", &[mine.seconds, blocks])?;
+                    let most = |at: usize| all.iter().map(|of| of[at]).fold(0.0, f64::max);
+                    row.us.push(most(0) * 1e6 / case.calls as f64);
+                    row.blocks = mine.blocks.map(|_| most(1) as usize);
                 }
             }
             rows.extend(new.into_iter().map(|(row, _)| row));
@@ -321,8 +346,15 @@ fn measure<D: CollectivesDevice>(args: &CollectivesArgs, transports: &[Transport
 /// How long events may take to come to the observer after the work that they tell of.
 const LATE: Duration = Duration::from_millis(30);
 
-/// One call of each collective and size; rank 0 prints what it sends.
-fn observe<D: CollectivesDevice>(args: &CollectivesArgs, world: &World<D>, sent: &Sent) -> Done {
+/// The most bytes that a rank sends in a call, by the collective and the number of elements.
+type Sends = HashMap<(Kind, usize), u64>;
+
+/// One call of each collective and size. Returns what it sends, which rank 0 prints if that was asked for.
+fn observe<D: CollectivesDevice>(
+    args: &CollectivesArgs,
+    world: &World<D>,
+    sent: &Sent,
+) -> Result<Sends, Box<dyn Error>> {
     let mut table = crate::table::Table::new(
         [
             "collective",
@@ -333,7 +365,7 @@ fn observe<D: CollectivesDevice>(args: &CollectivesArgs, world: &World<D>, sent:
         ],
         &[0],
     );
-    let team = team(args, world)?;
+    let (team, mut sends) = (team(args, world)?, Sends::new());
     for kind in &args.kinds {
         for count in args.counts(*kind) {
             ours::once(&team, &case(args, &team, *kind, count), args)?;
@@ -341,6 +373,7 @@ fn observe<D: CollectivesDevice>(args: &CollectivesArgs, world: &World<D>, sent:
             let all = world.all_gather_elements("sent", &sent.take())?;
             let most = |at: usize| all.iter().map(|of| of[at]).max().unwrap_or(0);
             let (bytes, size) = (most(0), (count * NUMBER) as u64);
+            sends.insert((*kind, count), bytes);
             table.row([
                 kind.name(),
                 size.to_string(),
@@ -350,14 +383,14 @@ fn observe<D: CollectivesDevice>(args: &CollectivesArgs, world: &World<D>, sent:
             ]);
         }
     }
-    if world.rank() == 0 {
+    if world.rank() == 0 && args.observe {
         print!(
             "# the most that a rank sends in a call, of {} ranks\n{}",
             team.size(),
             table.text()
         );
     }
-    Ok(0)
+    Ok(sends)
 }
 
 #[cfg(test)]
@@ -390,8 +423,8 @@ mod tests {
                 for count in args.counts(*kind) {
                     let case = case(&args, &team, *kind, count);
                     for by in [By::St, By::StGraph, By::Inline] {
-                        let seconds = ours::measure(&team, by, &case, &args);
-                        assert!(seconds.unwrap() > 0.0);
+                        let measured = ours::measure(&team, by, &case, &args).unwrap();
+                        assert!(measured.seconds > 0.0 && measured.blocks.is_none());
                     }
                 }
             }

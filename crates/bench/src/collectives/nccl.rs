@@ -16,6 +16,7 @@
 use super::args::{By, NUMBER};
 use super::case::Case;
 use super::kind::{Kind, all_sent, clear_unsent, rows};
+use super::table::Measured;
 use libloading::Library;
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -365,8 +366,8 @@ impl Nccl {
         Ok(case.check(turn, 1, &found)?)
     }
 
-    /// Seconds of all calls, on this rank; collective.
-    pub(super) fn measure(&self, world: &World<Cuda>, by: By, case: &Case) -> Answer<f64> {
+    /// Measures all calls, on this rank; collective.
+    pub(super) fn measure(&self, world: &World<Cuda>, by: By, case: &Case) -> Answer<Measured> {
         let buffers = match by {
             By::NcclWindows | By::NcclWindowsGraph => &self.windows,
             _ => &self.plain,
@@ -406,7 +407,14 @@ impl Nccl {
         self.synchronize()?;
         let seconds = start.elapsed().as_secs_f64();
         self.check(by, case, buffers, turn)?;
-        Ok(seconds)
+        // NCCL launches other calls in another way as long as there is a graph. So the calls that are enqueued are
+        // recorded behind the clock. Where the host waits in a call, it cannot be recorded.
+        let blocks = match graph {
+            Some(graph) => Some(graph.blocks),
+            None if by == By::NcclCounts => None,
+            None => Some(self.record(by, case, buffers)?.blocks),
+        };
+        Ok(Measured { seconds, blocks })
     }
 
     /// A graph of some calls.
@@ -417,11 +425,20 @@ impl Nccl {
             let called = (0..case.unroll).try_for_each(|_| self.call(by, case, buffers));
             let graph = self.driver.stream_end_capture(self.stream)?;
             called?;
-            let exec = self.driver.graph_instantiate(graph, GraphFlags::NONE)?;
-            self.driver.graph_destroy(graph)?;
-            self.driver.graph_upload(exec, self.stream)?;
             let driver = self.driver;
-            Ok(Graph { driver, exec })
+            let exec = driver.graph_instantiate(graph, GraphFlags::NONE)?;
+            let mut blocks = 0;
+            for node in driver.graph_nodes(graph)? {
+                let kernel = driver.graph_kernel_node(node)?;
+                blocks = blocks.max(kernel.map_or(0, |kernel| kernel.blocks()));
+            }
+            driver.graph_destroy(graph)?;
+            driver.graph_upload(exec, self.stream)?;
+            Ok(Graph {
+                driver,
+                exec,
+                blocks,
+            })
         }
     }
 }
@@ -430,6 +447,8 @@ impl Nccl {
 struct Graph {
     driver: &'static Driver,
     exec: GraphExec,
+    /// The blocks of its widest kernel. NCCL has one for each of its channels that a call uses.
+    blocks: usize,
 }
 
 impl Drop for Graph {

@@ -3,6 +3,7 @@
 use super::args::{By, CollectivesArgs};
 use super::case::Case;
 use super::kind::{Kind, all_sent, rows};
+use super::table::Measured;
 use crate::device::BenchDevice;
 use std::error::Error;
 use std::time::Instant;
@@ -154,13 +155,13 @@ fn calls<'s, D: Device>(s: &Stream<'s, D>, lent: &mut Lent<'s, D>, count: u64) -
     Ok(())
 }
 
-/// Seconds of all calls, on this rank; collective.
+/// Measures all calls, on this rank; collective.
 pub(super) fn measure<D: BenchDevice>(
     team: &Team<D>,
     by: By,
     case: &Case,
     args: &CollectivesArgs,
-) -> std::result::Result<f64, Box<dyn Error>> {
+) -> std::result::Result<Measured, Box<dyn Error>> {
     let world = team.world();
     let stream = match by {
         By::Inline => world.inline_stream()?,
@@ -208,7 +209,8 @@ pub(super) fn measure<D: BenchDevice>(
     s.synchronize()?;
     let seconds = start.elapsed().as_secs_f64();
     check::<D>(&s, lent, case, turn, case.unroll + ahead + case.calls)?;
-    Ok(seconds)
+    let blocks = Some(s.widest()).filter(|blocks| *blocks != 0);
+    Ok(Measured { seconds, blocks })
 }
 
 /// Writes what this rank brings in a turn.

@@ -17,6 +17,19 @@ pub(super) struct Row {
     pub(super) calls: u64,
     /// Microseconds of a call on the slowest rank, one for each round.
     pub(super) us: Vec<f64>,
+    /// The blocks of the widest kernel of a call, on the rank with the most; `None` where there are no such kernels, or
+    /// where nobody can tell.
+    pub(super) blocks: Option<usize>,
+    /// The most bytes that a rank sends in a call, if they are known.
+    pub(super) sent: Option<u64>,
+}
+
+/// What a rank has measured in a round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Measured {
+    /// Of all calls.
+    pub(super) seconds: f64,
+    pub(super) blocks: Option<usize>,
 }
 
 impl Row {
@@ -40,7 +53,7 @@ impl Row {
         serde_json::json!({
             "collective": self.kind.name(), "way": self.by.name(), "over": self.over, "ranks": self.ranks,
             "bytes": self.count * NUMBER, "calls": self.calls, "us": self.median(), "least": self.least(),
-            "rounds": self.us, "algbw": algbw, "busbw": busbw,
+            "rounds": self.us, "algbw": algbw, "busbw": busbw, "sent": self.sent, "blocks": self.blocks,
         })
     }
 }
@@ -80,6 +93,8 @@ pub(super) fn block(kind: Kind, device: &str, rows: &[Row]) -> String {
             "least",
             "algbw",
             "busbw",
+            "sent",
+            "blocks",
             "theirs / ours",
         ],
         &[1, 2],
@@ -94,6 +109,8 @@ pub(super) fn block(kind: Kind, device: &str, rows: &[Row]) -> String {
             format!("{:.2}", row.least()),
             format!("{algbw:.2}"),
             format!("{busbw:.2}"),
+            row.sent.map_or("-".into(), |bytes| bytes.to_string()),
+            row.blocks.map_or("-".into(), |blocks| blocks.to_string()),
             ratio(rows, row, Row::median).map_or(String::new(), |ratio| format!("{ratio:.2}")),
         ]);
     }
@@ -160,6 +177,8 @@ mod tests {
             count: 256,
             calls: 10,
             us: us.to_vec(),
+            blocks: Some(3),
+            sent: Some(1536),
         };
         let mut rows = vec![
             row(By::St, [2.0, 4.0, 3.0]),
@@ -175,7 +194,15 @@ mod tests {
         rows.push(row(By::NcclGraph, [3.0; 3]));
         assert_eq!((of(&rows, 0), of(&rows, 1)), ([2.0, 2.5], [2.0, 3.0]));
         assert_eq!(rows[0].bandwidths(), [1.024 / 3.0, 1.024 / 3.0 * 1.5]);
-        assert!(block(Kind::AllReduce, "host", &rows).contains("1024  st "));
+        let text = block(Kind::AllReduce, "host", &rows);
+        let line = text.lines().find(|line| line.contains("1024  st "));
+        let cells: Vec<_> = line.unwrap().split_whitespace().collect();
+        // Size, way, over, us, least, both bandwidths, bytes sent, blocks, ratio.
+        let expected = [
+            "1024", "st", "x", "3.00", "2.00", "0.34", "0.51", "1536", "3", "2.00",
+        ];
+        assert_eq!(cells, expected);
+        assert_eq!(rows[0].json()["blocks"], 3);
         assert_eq!(ratios(&rows).lines().count(), 4);
         assert_eq!(
             [8, 4096, 3 << 20, 0].map(size),

@@ -206,6 +206,26 @@ impl<'s, D: Device> Stream<'s, D> {
         self.name.as_str()
     }
 
+    /// How many blocks the widest call of an epoch or a collective has had that was enqueued on this stream or recorded
+    /// by it. Each block takes at most one multiprocessor of a GPU away from kernels while the call runs. On the host it
+    /// is 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// # tidegate::doc::ranks(2, |world| {
+    /// # stream!(let s = world.stream()?);
+    /// let mut x = Region::from_slice(&world, &[1.0])?.on(&s)?;
+    /// AllReduce::once(&s, &mut x, Op::Sum)?;
+    /// println!("the sum takes up to {} multiprocessors", s.widest());
+    /// # assert_eq!(s.widest(), 0);
+    /// # Ok(()) });
+    /// ```
+    pub fn widest(&self) -> usize {
+        self.raw.0.widest()
+    }
+
     /// Refuses a call if the stream is being captured, or belongs to another process.
     pub(crate) fn not_capturing(&self, what: &'static str) -> Result<()> {
         self.process.check()?;

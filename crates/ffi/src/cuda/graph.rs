@@ -73,6 +73,13 @@ impl KernelNode {
         Function(self.params.func)
     }
 
+    /// How many blocks it has.
+    pub fn blocks(&self) -> usize {
+        let params = &self.params;
+        let grid = [params.gridDimX, params.gridDimY, params.gridDimZ];
+        grid.iter().map(|blocks| *blocks as usize).product()
+    }
+
     /// The addresses of its arguments, one for each parameter; null if the driver has the arguments in another form.
     /// They are valid as long as this value.
     pub fn arguments(&self) -> *const *const c_void {

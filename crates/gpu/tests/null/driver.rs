@@ -55,6 +55,8 @@ struct State {
     graphs: BTreeMap<usize, Nodes>,
     /// Executable graphs, with their numbers of kernels.
     executable: HashMap<usize, usize>,
+    /// The blocks of the last launch.
+    blocks: usize,
     /// A call that fails: how often it is made before, and how it fails.
     refused: Option<(&'static str, usize, ErrorKind)>,
     /// Edges are made of another kind than the caller asks for.
@@ -106,6 +108,11 @@ impl Null {
     /// The calls so far, which are forgotten.
     pub(crate) fn did(&self) -> Vec<Did> {
         std::mem::take(&mut self.lock().did)
+    }
+
+    /// The blocks of the last launch.
+    pub(crate) fn blocks(&self) -> usize {
+        self.lock().blocks
     }
 
     /// From now on the stream passes nothing.
@@ -587,7 +594,8 @@ unsafe impl Driver for Null {
         on: Stream,
         _: &mut [*mut c_void],
     ) -> Result<()> {
-        let state = self.call("launch")?;
+        let mut state = self.call("launch")?;
+        state.blocks = launch.blocks[0] as usize;
         self.enqueue(state, on, 1, Did::Launch(number(on.0), launch.early));
         Ok(())
     }

@@ -42,6 +42,31 @@ fn a_batch_is_one_launch_however_many_lanes_it_has() {
 }
 
 #[test]
+fn a_stream_knows_the_blocks_of_its_widest_batch() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    assert_eq!(stream.widest(), 0);
+    let mut blocks = Vec::new();
+    for lanes in [1, 30, 2] {
+        // SAFETY: nothing is carried out.
+        unsafe { stream.submit(&bench.batch(lanes), Location::caller()) }.unwrap();
+        blocks.push(bench.null.blocks());
+        assert_eq!(Some(&stream.widest()), blocks.iter().max());
+    }
+    assert!(blocks[0] < blocks[1] && blocks[2] < blocks[1], "{blocks:?}");
+    // What is recorded counts, too, and other streams do not.
+    let other = bench.stream();
+    other.begin_capture(&[]).unwrap();
+    // SAFETY: as above.
+    unsafe { other.submit(&bench.batch(1), Location::caller()) }.unwrap();
+    other.end_capture(&[]).unwrap();
+    assert_eq!(
+        [&stream, &other].map(|of| of.widest()),
+        [blocks[1], blocks[0]]
+    );
+}
+
+#[test]
 fn a_refused_launch_leaves_nothing_behind() {
     let bench = Bench::new();
     let (stream, batch) = (bench.stream(), bench.batch(2));
