@@ -121,6 +121,61 @@ extern "C" __global__ void complete_by(tidegate::LastSlots<u64> out, u32 blocks,
     if (blockIdx.x < blocks) out.complete(said);
 }
 
+// For each element of a range: counts in `errors[0]` if it is not `before * scale + i + 1`, where the number before is in
+// `state[0]` less 1 (or 0 in the first epoch, when all elements are 0); then puts `state[0] * scale + i`. The elements up
+// to `count` are got by the grid, to `x`, and the others by their own threads.
+extern "C" __global__ void get_and_put(tidegate::OutRanges<u64> out, tidegate::Out<u64> to, u64 *x, u64 len, u64 count, const u64 *state, u64 states, u64 scale, u64 *errors, u64 length) {
+    if (!states || !length || count > len) return;
+    const u64 number = state[0];
+    const tidegate::OutRange<u64> there = out.range(to);
+    out.get(tidegate::Grid(), to, 0, x, count);
+    // (The grid has one block.)
+    __syncthreads();
+    for (EACH(i, out.len_of(to))) {
+        const u64 came = i < count ? x[i] : i % 2 ? out.get_value(to, i) : there.get_value(i);
+        if (came != (number ? (number - 1) * scale + i + 1 : 0)) atomicAdd(errors, 1ull);
+        if (i % 3) out.put_value(to, i, number * scale + i);
+        else there.put_value(i, number * scale + i);
+    }
+}
+// The same, by a kernel that completes its target.
+extern "C" __global__ void get_last(tidegate::LastRanges<u64> out, tidegate::Out<u64> to, u64 *x, u64 len, const u64 *state, u64 states, u64 scale, u64 *errors, u64 length) {
+    if (!states || !length) return;
+    const u64 number = state[0];
+    if (blockIdx.x == 0) {
+        out.get(tidegate::Block(), to, 0, x, len);
+        __syncthreads();
+        for (u64 i = threadIdx.x; i < len; i += blockDim.x) {
+            if (x[i] != (number ? (number - 1) * scale + i + 1 : 0)) atomicAdd(errors, 1ull);
+            x[i] = number * scale + i;
+        }
+        __syncthreads();
+        out.put(tidegate::Block(), to, 0, x, len);
+    }
+    out.complete();
+}
+// Gets all elements from `first` on, as many as `x` has, by a thread (0), a warp (1), a block (2) or the grid (3).
+extern "C" __global__ void get_by_team(tidegate::AllRanges<u64> out, tidegate::Out<u64> from, u64 *x, u64 len, u64 first, u32 team) {
+    if (team == 3) out.get(tidegate::Grid(), from, first, x, len);
+    else if (team == 2 && blockIdx.x == 0) out.get(tidegate::Block(), from, first, x, len);
+    else if (team == 1 && blockIdx.x == 0 && threadIdx.x < WARP) out.get(tidegate::Warp(), from, first, x, len);
+    else if (team == 0 && blockIdx.x == 0 && threadIdx.x == 0) out.get(tidegate::Thread(), from, first, x, len);
+    out.complete();
+}
+// Gets elements of any type from `first` on, each by its own thread.
+#define GET_TYPE(T, name)                                                                                                 \
+    extern "C" __global__ void get_##name(tidegate::OutRanges<T> out, tidegate::Out<T> from, T *x, u64 len, u64 first) { \
+        for (EACH(i, len)) x[i] = out.get_value(from, first + i);                                                        \
+    }
+GET_TYPE(u8, bytes)
+GET_TYPE(Triple, triples)
+GET_TYPE(Wide, wides)
+
+// Adds 1 to all elements of a memory.
+extern "C" __global__ void add_one(u64 *x, u64 len) {
+    for (EACH(i, len)) x[i] += 1;
+}
+
 // Writes to an address that is not mapped, as a kernel that breaks its contract does. For tests.
 extern "C" __global__ void trespass(u64 *x, u64 len) {
     *(volatile u64 *)8 = len;

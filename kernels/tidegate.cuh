@@ -16,6 +16,7 @@
 // | `out: OutSlots<f64>`           | `tidegate::OutSlots<double> out`                           |
 // | `out: LastSlots<f64>`          | `tidegate::LastSlots<double> out`                          |
 // | `out: AllSlots<f64>`           | `tidegate::AllSlots<double> out`                           |
+// | `out: OutRanges<f64>`, …       | `tidegate::OutRanges<double> out`; `LastRanges`, `AllRanges` |
 // | `to: Out<f64>`                 | `tidegate::Out<double> to`                                 |
 // | `by: f64`, `Plain<T>`          | `double by`, a struct of the same layout                   |
 //
@@ -53,19 +54,23 @@
 // `count` elements at `x` to the elements from `first` on. With `OutSlots` a kernel cannot complete a target, with
 // `LastSlots` it can put to that target alone, and with `AllSlots` it completes all targets at once.
 //
+// `OutRanges`, `LastRanges` and `AllRanges` are the same for a window by range, and also get: `out.get(tidegate::Block(),
+// from, first, x, count)` fills `x` with elements of a target's memory, and `out.get_value(from, index)` returns one.
+//
 // # The contract of a kernel that puts
 //
 // The binding of the kernel (`unsafe` in Rust) promises these points, for every grid and all arguments. A point with a
 // star is checked if TIDEGATE_CHECKS is defined before this file is included.
 //
-// 1. `OutSlots`, `LastSlots` and `AllSlots` are used by the functions of this file only.
-// 2. All threads of a team call a put of the team together, with the same arguments. *(blocks: the arguments)
-// 3. The elements at `x` are in memory that the kernel may read, aligned for their type*. If other threads have written
-//    them, a barrier of the team comes before the put.
+// 1. `OutSlots` and the other five are used by the functions of this file only.
+// 2. All threads of a team call a put or get of the team together, with the same arguments. *(blocks: the arguments)
+// 3. The elements at `x` are in memory that the kernel may read (or write, for a get), aligned for their type*. If other
+//    threads have written them, a barrier of the team comes before the put. If other threads read them, one comes behind
+//    the get.
 // 4. No thread writes the elements at `x` before the put's threads have come to their next barrier.
-// 5. Two threads of one kernel do not put to the same element. Otherwise its contents are not defined. (Of two kernels,
-//    the later one counts.)
-// 6. Every thread of a block that completes a target calls `complete` exactly once*, and puts to that target before*.
+// 5. Two threads of one kernel do not put to the same element, and none gets what another one puts, unless a barrier of
+//    both is in between. Otherwise its contents are not defined. (Of two kernels, the later one counts.)
+// 6. Every thread of a block that completes a target calls `complete` exactly once*, and uses that target before*.
 //    `complete()` is called by all blocks of the grid, `complete(n)` by exactly n blocks, at least one. (Another number
 //    is found without TIDEGATE_CHECKS, and fails the stream, perhaps after the target has gone on.)
 // 7. The kernel waits for no other rank, and for no block that may not have begun.
@@ -73,9 +78,10 @@
 //
 // # Failure
 //
-// A kernel keeps to the lengths of slices that it is given: nothing checks that. But each put checks its slot. A put
-// that does not fit, or that goes to a slot which does not exist, stores nothing, and records a fault. So does a put to a
-// target that an earlier kernel has completed. Then `Opened::complete` makes the stream fail by name, and the targets
+// A kernel keeps to the lengths of slices that it is given: nothing checks that. But each put and get checks its slot. A
+// put that does not fit, or that goes to a slot which does not exist, stores nothing, and records a fault. (A get of a
+// value returns zeros then, and another get leaves `x` as it was.) So does a put to a target that an earlier kernel has
+// completed. Then `Opened::complete` makes the stream fail by name, and the targets
 // with it.
 //
 // Kernels run even on a stream that has failed. They complete no target then, and store nothing to a target that has not

@@ -92,7 +92,18 @@ DEV void record(OutHead *head, u32 fault, u64 slot, u64 end) {
 
 // ---- Copies ----
 
-template <class Unit> DEV void copy_units(u64 to, u64 from, u64 units, u64 rank, u64 size) {
+// A unit of the kernel's own data, or of a peer's.
+template <class Unit, bool of_peer> DEV Unit load_unit(u64 at) {
+  if constexpr (of_peer) {
+    Unit unit;
+    fetch(unit, at);
+    return unit;
+  } else {
+    return load_data<Unit>(at);
+  }
+}
+
+template <class Unit, bool of_peer> DEV void copy_units(u64 to, u64 from, u64 units, u64 rank, u64 size) {
   // Several loads are on their way before the first is stored.
   const u32 depth = 8;
   u64 i = rank;
@@ -100,12 +111,12 @@ template <class Unit> DEV void copy_units(u64 to, u64 from, u64 units, u64 rank,
   for (; i + (depth - 1) * size < units; i += depth * size) {
     Unit some[depth];
 #pragma unroll
-    for (u32 k = 0; k < depth; k++) some[k] = load_data<Unit>(from + (i + k * size) * sizeof(Unit));
+    for (u32 k = 0; k < depth; k++) some[k] = load_unit<Unit, of_peer>(from + (i + k * size) * sizeof(Unit));
 #pragma unroll
     for (u32 k = 0; k < depth; k++) put(to + (i + k * size) * sizeof(Unit), some[k]);
   }
 #pragma unroll 1
-  for (; i < units; i += size) put(to + i * sizeof(Unit), load_data<Unit>(from + i * sizeof(Unit)));
+  for (; i < units; i += size) put(to + i * sizeof(Unit), load_unit<Unit, of_peer>(from + i * sizeof(Unit)));
 }
 
 template <unsigned bytes> struct UnitOf;
@@ -114,24 +125,24 @@ template <> struct UnitOf<2> { typedef u16 type; };
 template <> struct UnitOf<4> { typedef u32 type; };
 template <> struct UnitOf<8> { typedef u64 type; };
 
-// Copies bytes whose addresses are multiples of `align`, by one of `size` threads.
-template <unsigned align> DEV void copy(u64 to, u64 from, u64 bytes, u64 rank, u64 size) {
+// Copies bytes whose addresses are multiples of `align`, by one of `size` threads. They are of a peer's memory, or go there.
+template <unsigned align, bool of_peer> DEV void copy(u64 to, u64 from, u64 bytes, u64 rank, u64 size) {
   const unsigned least = align < 8 ? align : 8;
   typedef typename UnitOf<least>::type Unit;
   if ((to ^ from) % sizeof(V16) != 0) {
-    copy_units<Unit>(to, from, bytes / least, rank, size);
+    copy_units<Unit, of_peer>(to, from, bytes / least, rank, size);
     return;
   }
   u64 before = (0 - to) % sizeof(V16);
   if (before > bytes) before = bytes;
   const u64 units = (bytes - before) / sizeof(V16), behind = before + units * sizeof(V16);
-  copy_units<V16>(to + before, from + before, units, rank, size);
+  copy_units<V16, of_peer>(to + before, from + before, units, rank, size);
   // What is before and behind the whole lines.
   const u64 first = before / least, all = first + (bytes - behind) / least;
 #pragma unroll 1
   for (u64 i = rank; i < all; i += size) {
     const u64 at = i < first ? i * least : behind + (i - first) * least;
-    put(to + at, load_data<Unit>(from + at));
+    put(to + at, load_unit<Unit, of_peer>(from + at));
   }
 }
 
@@ -147,6 +158,18 @@ template <class T> DEV void copy_value(u64 to, const T &value) {
   }
 }
 
+// An element of a peer's memory; zeros if there is no address.
+template <class T> DEV T load_value(u64 from) {
+  const unsigned least = alignof(T) < 8 ? alignof(T) : 8;
+  typedef typename UnitOf<least>::type Unit;
+  alignas(alignof(T)) Unit units[sizeof(T) / least] = {};
+  if (from) {
+#pragma unroll
+    for (u64 i = 0; i < sizeof(T) / least; i++) fetch(units[i], from + i * least);
+  }
+  return load_data<T>((u64)units);
+}
+
 #if defined(TIDEGATE_CHECKS)
 // Whether all threads of the team have the same arguments. (A thread that is missing is not found: the others wait for it.)
 template <class Team> DEV bool is_together(Team, u64, u64, u64, u64) { return true; }
@@ -159,6 +182,13 @@ DEV bool is_together(Block block, u64 slot, u64 first, u64 from, u64 count) {
   block_barrier();
   return same;
 }
+// What is wrong with the arguments of a team, whose own elements are at `own`.
+template <unsigned align, class Team> DEV u32 check_team(Team team, u64 slot, u64 first, u64 own, u64 count) {
+  if (!is_together(team, slot, first, own, count)) return NOT_TOGETHER;
+  return own % align ? UNALIGNED : 0;
+}
+#else
+template <unsigned, class Team> DEV u32 check_team(Team, u64, u64, u64, u64) { return 0; }
 #endif
 
 // Whether the block of this thread is the last of so many to come here. The count begins again at 0. (The next kernel
@@ -186,6 +216,14 @@ template <class T> struct OutSlot {
   }
 };
 
+// The same of a range, which a kernel can get from, too. If the stream has failed, it gets zeros.
+template <class T> struct OutRange : OutSlot<T> {
+  DEV T get_value(u64 i) const {
+    if (i >= this->len) record(this->head, BEYOND, this->index, i + 1);
+    return load_value<T>(this->at && i < this->len ? this->at + i * sizeof(T) : 0);
+  }
+};
+
 // All outbound slots of a window. A kernel can put to them, and nothing else.
 template <class T> class OutSlots {
   OutHead *head;
@@ -205,6 +243,9 @@ template <class T> class OutSlots {
 
   template <class> friend class LastSlots;
   template <class> friend class AllSlots;
+  template <class> friend class OutRanges;
+  template <class> friend class LastRanges;
+  template <class> friend class AllRanges;
 
   DEV const OutEntry *entry(u32 slot) const { return (const OutEntry *)((u64)head + sizeof(OutHead) + targets() * sizeof(OutTarget)) + slot; }
 
@@ -235,13 +276,13 @@ template <class T> class OutSlots {
   }
 
   template <class Team> DEV void put_to(Team team, Out<T> to, u64 first, const T *from, u64 count, const OutTarget *only) const {
-    u32 found = 0;
-#if defined(TIDEGATE_CHECKS)
-    if (!is_together(team, to.index, first, (u64)from, count)) found = NOT_TOGETHER;
-    else if ((u64)from % alignof(T)) found = UNALIGNED;
-#endif
-    const u64 at = place(to.index, first, count, only, found);
-    if (at) copy<alignof(T)>(at, (u64)from, count * sizeof(T), team.rank(), team.size());
+    const u64 at = place(to.index, first, count, only, check_team<alignof(T)>(team, to.index, first, (u64)from, count));
+    if (at) copy<alignof(T), false>(at, (u64)from, count * sizeof(T), team.rank(), team.size());
+  }
+
+  template <class Team> DEV void get_from(Team team, Out<T> from, u64 first, T *to, u64 count, const OutTarget *only) const {
+    const u64 at = place(from.index, first, count, only, check_team<alignof(T)>(team, from.index, first, (u64)to, count));
+    if (at) copy<alignof(T), true>((u64)to, at, count * sizeof(T), team.rank(), team.size());
   }
 
   // One thread completes a target, behind everything that the kernel has put. If the stream has failed, what it has
@@ -283,8 +324,23 @@ template <class T> class OutSlots {
   }
 };
 
+// All ranges that the window declares of its targets' memory. A kernel puts to them as to slots, and gets from them.
+template <class T> class OutRanges : public OutSlots<T> {
+ public:
+  // Gets `count` elements of a range, from its element `first` on, to `to`. All threads of the team call it. If the
+  // stream has failed, nothing is got.
+  template <class Team> DEV void get(Team team, Out<T> from, u64 first, T *to, u64 count) const { this->get_from(team, from, first, to, count, 0); }
+
+  // Gets one element of a range. One thread calls it. If the stream has failed, it gets zeros.
+  DEV T get_value(Out<T> from, u64 index) const { return load_value<T>(this->place(from.index, index, 1, 0, 0)); }
+
+  // A range that has been looked up, for threads that use many of its values.
+  DEV OutRange<T> range(Out<T> of) const { return OutRange<T>{this->slot(of)}; }
+};
+
 // The outbound slots to one target, and the right to complete that target.
 template <class T> class LastSlots {
+ protected:
   OutSlots<T> out;
   OutTarget *target;
   const u32 *stop;  // of the stream: not zero once it has failed
@@ -308,8 +364,17 @@ template <class T> class LastSlots {
   DEV void complete() const { complete((u32)Grid().blocks()); }
 };
 
+// The same of ranges.
+template <class T> class LastRanges : public LastSlots<T> {
+ public:
+  // As of `OutRanges`.
+  template <class Team> DEV void get(Team team, Out<T> from, u64 first, T *to, u64 count) const { this->out.get_from(team, from, first, to, count, this->target); }
+  DEV T get_value(Out<T> from, u64 index) const { return load_value<T>(this->out.place(from.index, index, 1, this->target, 0)); }
+};
+
 // All outbound slots, and the right to complete all targets.
 template <class T> class AllSlots {
+ protected:
   OutSlots<T> out;
   const u32 *stop;  // as of `LastSlots`
 
@@ -336,7 +401,17 @@ template <class T> class AllSlots {
   DEV void complete() const { complete((u32)Grid().blocks()); }
 };
 
-static_assert(sizeof(AllSlots<double>) == 24, "as the parameter of `kernel!`");
+// The same of ranges.
+template <class T> class AllRanges : public AllSlots<T> {
+ public:
+  // As of `OutRanges`.
+  template <class Team> DEV void get(Team team, Out<T> from, u64 first, T *to, u64 count) const { this->out.get_from(team, from, first, to, count, 0); }
+  DEV T get_value(Out<T> from, u64 index) const { return load_value<T>(this->out.place(from.index, index, 1, 0, 0)); }
+  DEV OutRange<T> range(Out<T> of) const { return OutRange<T>{this->slot(of)}; }
+};
+
+static_assert(sizeof(AllSlots<double>) == 24 && sizeof(AllRanges<double>) == 24, "as the parameters of `kernel!`");
+static_assert(sizeof(OutRanges<double>) == 16 && sizeof(LastRanges<double>) == 32, "as the parameters of `kernel!`");
 static_assert(sizeof(OutSlots<double>) == 16 && sizeof(LastSlots<double>) == 32 && sizeof(Out<double>) == 4, "as the parameters of `kernel!`");
 
 }  // namespace tidegate

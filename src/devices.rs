@@ -41,13 +41,13 @@ macro_rules! names {
         /// An access epoch, as [`generic::Access`] describes it.
         pub type Access<'s, 'b, T, K = BySlot> = generic::Access<'s, 'b, T, $device, K>;
         /// An access epoch that kernels fill, as [`generic::Opened`] describes it.
-        pub type Opened<'s, T> = generic::Opened<'s, T, $device>;
+        pub type Opened<'s, T, K = BySlot> = generic::Opened<'s, T, $device, K>;
         /// The slots of an open outbox, as a kernel's argument; see [`generic::OpenedSlots`].
-        pub type OpenedSlots<'b, 's, T> = generic::OpenedSlots<'b, 's, T, $device>;
+        pub type OpenedSlots<'b, 's, T, K = BySlot> = generic::OpenedSlots<'b, 's, T, $device, K>;
         /// The right to complete a target from inside a kernel, as its argument; see [`generic::Last`].
-        pub type Last<'b, 's, T> = generic::Last<'b, 's, T, $device>;
+        pub type Last<'b, 's, T, K = BySlot> = generic::Last<'b, 's, T, $device, K>;
         /// The right to complete all targets from inside a kernel, as its argument; see [`generic::LastOfAll`].
-        pub type LastOfAll<'b, 's, T> = generic::LastOfAll<'b, 's, T, $device>;
+        pub type LastOfAll<'b, 's, T, K = BySlot> = generic::LastOfAll<'b, 's, T, $device, K>;
         /// A barrier of all ranks, as [`generic::Barrier`] describes it.
         pub type Barrier<'s> = generic::Barrier<'s, $device>;
         /// Blocks of all ranks for all ranks, as [`generic::AllGather`] describes them.
@@ -84,8 +84,9 @@ macro_rules! names {
                 World,
             };
             pub use crate::{
-                AllSlots, Atomic, AtomicWindow, Buffers, ByRange, BySlot, Cartesian, Cells, CellsMut, Element,
-                Error, Group, In, Init, LastSlots, Op, Out, OutSlots, RangeWindow, Result, SlotWindow, Slots,
+                AllRanges, AllSlots, Atomic, AtomicWindow, Buffers, ByRange, BySlot, Cartesian, Cells, CellsMut, Element,
+                Error, Group, In, Init, LastRanges, LastSlots, Op, Out, OutRanges, OutSlots, RangeWindow, Result,
+                SlotWindow, Slots,
                 WorldOptions, exchange, stream,
             };
             #[cfg(feature = "mpi")]

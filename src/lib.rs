@@ -176,8 +176,9 @@ pub use tidegate_fabric as fabric;
 #[doc(inline)]
 pub use tidegate_mpi as mpi;
 pub use window::{
-    AllSlots, Atomic, AtomicWindow, Buffers, ByRange, BySlot, Group, In, LastSlots, Op, Out,
-    OutSlots, RangeWindow, SlotWindow, Slots, Window, exchange, try_exchange,
+    AllRanges, AllSlots, Atomic, AtomicWindow, Buffers, ByRange, BySlot, Group, In, LastRanges,
+    LastSlots, Op, Out, OutRanges, OutSlots, RangeWindow, SlotWindow, Slots, Window, exchange,
+    try_exchange,
 };
 
 #[doc(hidden)]

@@ -322,7 +322,7 @@ DEV void warp_barrier() {
 template <typename T>
 DEV T load_data(u64 at) {
     T value;
-    __builtin_memcpy(&value, __builtin_assume_aligned((const void *)at, sizeof(T)), sizeof(T));
+    __builtin_memcpy(&value, __builtin_assume_aligned((const void *)at, alignof(T)), sizeof(T));
     return value;
 }
 template <typename T>

@@ -27,6 +27,12 @@ extern "C" __global__ void points(const Point *x, u64 len, tidegate::AllSlots<Po
     out.complete();
 }
 
+extern "C" __global__ void points_there(Point *x, u64 len, tidegate::AllRanges<Point> out, tidegate::Out<Point> of) {
+    out.get(tidegate::Block(), of, 0, x, len);
+    if (len) x[0] = out.get_value(of, 0);
+    out.complete();
+}
+
 extern "C" __global__ void first(const tidegate::Slot *slots, u64 count, double *x, u64 len) {
     if (count && len && slots[0].len) x[0] = tidegate::current<double>(slots[0])[0];
 }

@@ -10,6 +10,7 @@ pub(crate) mod epochs;
 mod failure;
 mod fill;
 mod fill_faults;
+mod fill_ranges;
 mod follow;
 mod forked;
 mod lanes;

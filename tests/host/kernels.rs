@@ -442,7 +442,9 @@ fn a_put_beyond_its_slot_fails_the_stream_by_name() {
     });
     for said in said {
         assert!(
-            said.contains("a put beyond its slot: 2 elements from element 36 on do not fit in outbound slot 0, which has 37"),
+            said.contains(
+                "a put to outbound slot 0 beyond its end: 2 elements from element 36 on, of 37"
+            ),
             "{said}"
         );
     }

@@ -12,6 +12,7 @@ mod faces;
 mod failing;
 mod handles;
 mod kernels;
+mod kernels_ranges;
 mod layouts;
 mod metrics;
 mod nic;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// What a kernel of a GPU did wrong while it filled an open epoch. (A kernel of a host stream panics instead.) The put
-/// or the completion was left out. See [`StreamError::KernelFault`](super::StreamError::KernelFault).
+/// What a kernel of a GPU did wrong while it filled an open epoch. (A kernel of a host stream panics instead.) The
+/// put, get or completion was left out. See [`StreamError::KernelFault`](super::StreamError::KernelFault).
 ///
 /// # Examples
 ///
@@ -11,17 +11,17 @@ use std::fmt;
 /// use tidegate::error::PutFault;
 ///
 /// let fault = PutFault::Beyond { slot: 0, end: 38 };
-/// assert_eq!(fault.to_string(), "it put up to element 38 of outbound slot 0, which has fewer");
+/// assert_eq!(fault.to_string(), "it put or got up to element 38 of outbound slot 0, which has fewer");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PutFault {
-    /// A put does not fit in its slot.
+    /// A put or get does not fit in its slot or range.
     Beyond {
         /// The number of the outbound slot: [`Out::index`](crate::window::Out::index). Here and in the other faults,
         /// 1,048,575 stands for all greater numbers, too.
         slot: u32,
-        /// The element at which the put would have ended, in elements from the beginning of the slot, or 2^40 - 1 if it
+        /// The element at which it would have ended, in elements from the beginning of the slot, or 2^40 - 1 if it
         /// is beyond that.
         end: u64,
     },
@@ -30,25 +30,25 @@ pub enum PutFault {
         /// The number.
         slot: u32,
     },
-    /// A put to a target that an earlier kernel has completed.
+    /// A put to (or get from) a target that an earlier kernel has completed.
     Completed {
         /// The number of the outbound slot.
         slot: u32,
     },
-    /// A put to a slot of another target than the one that the kernel completes.
+    /// A put to (or get from) a slot of another target than the one that the kernel completes.
     OtherTarget {
         /// The number of the outbound slot.
         slot: u32,
     },
     /// More blocks have completed a target than the kernel said, or a block has completed it twice.
     CompletedTwice,
-    /// The threads of a block called a put of the block with different arguments. Only kernels that are compiled with
+    /// The threads of a block called a put or get of the block with different arguments. Only kernels that are compiled with
     /// `TIDEGATE_CHECKS` find this.
     NotTogether {
         /// The number of the outbound slot that one of them named.
         slot: u32,
     },
-    /// The elements of a put are not aligned for their type. Only kernels that are compiled with `TIDEGATE_CHECKS` find
+    /// The kernel's own elements of a put or get are not aligned for their type. Only kernels that are compiled with `TIDEGATE_CHECKS` find
     /// this.
     Unaligned {
         /// The number of the outbound slot.
@@ -102,34 +102,34 @@ impl fmt::Display for PutFault {
                 let (slot, end) = (of(slot), AtMost(*end, MOST_END));
                 write!(
                     f,
-                    "it put up to element {end} of outbound slot {slot}, which has fewer"
+                    "it put or got up to element {end} of outbound slot {slot}, which has fewer"
                 )
             }
             PutFault::NoSlot { slot } => {
                 let slot = of(slot);
-                write!(f, "it put to outbound slot {slot}, which does not exist")
+                write!(f, "it named outbound slot {slot}, which does not exist")
             }
             PutFault::Completed { slot } => {
                 write!(
                     f,
-                    "it put to outbound slot {slot}, whose target a kernel has completed"
+                    "it put to or got from outbound slot {slot}, whose target a kernel has completed"
                 )
             }
             PutFault::OtherTarget { slot } => write!(
                 f,
-                "it put to outbound slot {slot}, which belongs to another target than the one that it completes"
+                "it named outbound slot {slot}, which belongs to another target than the one that it completes"
             ),
             PutFault::CompletedTwice => f.write_str(
                 "more of its blocks completed a target than it said, or one did so twice",
             ),
             PutFault::NotTogether { slot } => write!(
                 f,
-                "the threads of a block did not put to outbound slot {slot} with the same arguments"
+                "the threads of a block did not put to (or get from) outbound slot {slot} with the same arguments"
             ),
             PutFault::Unaligned { slot } => {
                 write!(
                     f,
-                    "it put elements to outbound slot {slot} that are not aligned for their type"
+                    "it put or got elements of outbound slot {slot} at an address that is not aligned for their type"
                 )
             }
         }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(fault, Some(PutFault::Beyond { slot, end }));
         assert_eq!(
             fault.unwrap().to_string(),
-            "it put up to element 1099511627775 (or more) of outbound slot 1048575 (or more), which has fewer"
+            "it put or got up to element 1099511627775 (or more) of outbound slot 1048575 (or more), which has fewer"
         );
         let fault = PutFault::decode(recorded(4, 7, 0));
         assert_eq!(fault, Some(PutFault::OtherTarget { slot: 7 }));

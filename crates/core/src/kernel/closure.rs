@@ -10,8 +10,8 @@ use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::{
-    Discipline, Inbox, InboxView, Last, LastOfAll, Memory, MemoryMut, OpenedSlots, Rest, RestMut,
-    SeenAsItIs,
+    ByRange, BySlot, Discipline, Inbox, InboxView, Last, LastOfAll, Memory, MemoryMut, OpenedSlots,
+    Rest, RestMut, SeenAsItIs,
 };
 
 /// Kernels with one argument that is not in a tuple.
@@ -42,9 +42,12 @@ kernel_of_one! {
     MemoryMut<'b, 's, T, D>;
     Rest<'b, 's, T, D>;
     RestMut<'b, 's, T, D>;
-    OpenedSlots<'b, 's, T, D>;
-    Last<'b, 's, T, D>;
-    LastOfAll<'b, 's, T, D>;
+    OpenedSlots<'b, 's, T, D, BySlot>;
+    OpenedSlots<'b, 's, T, D, ByRange>;
+    Last<'b, 's, T, D, BySlot>;
+    Last<'b, 's, T, D, ByRange>;
+    LastOfAll<'b, 's, T, D, BySlot>;
+    LastOfAll<'b, 's, T, D, ByRange>;
 }
 
 /// Kernels that do not exist. They are declared for the compiler's error, which says what to pass instead.

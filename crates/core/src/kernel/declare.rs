@@ -177,11 +177,20 @@ macro_rules! __signature {
     ([$($done:ty,)*] $name:ident : OutSlots<$item:ty> $(, $($rest:tt)*)?) => {
         $crate::__signature!([$($done,)* $crate::window::OutSlots<'static, $item>,] $($($rest)*)?)
     };
+    ([$($done:ty,)*] $name:ident : OutRanges<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::window::OutRanges<'static, $item>,] $($($rest)*)?)
+    };
     ([$($done:ty,)*] $name:ident : AllSlots<$item:ty> $(, $($rest:tt)*)?) => {
         $crate::__signature!([$($done,)* $crate::window::AllSlots<'static, $item>,] $($($rest)*)?)
     };
+    ([$($done:ty,)*] $name:ident : AllRanges<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::window::AllRanges<'static, $item>,] $($($rest)*)?)
+    };
     ([$($done:ty,)*] $name:ident : LastSlots<$item:ty> $(, $($rest:tt)*)?) => {
         $crate::__signature!([$($done,)* $crate::window::LastSlots<'static, $item>,] $($($rest)*)?)
+    };
+    ([$($done:ty,)*] $name:ident : LastRanges<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::window::LastRanges<'static, $item>,] $($($rest)*)?)
     };
     ([$($done:ty,)*] $name:ident : Cells<$item:ty> $(, $($rest:tt)*)?) => {
         $crate::__signature!([$($done,)* $crate::Cells<'static, $item>,] $($($rest)*)?)

@@ -26,8 +26,8 @@ use crate::part::{Cells, CellsMut, LoweredPart};
 use crate::place::Of;
 use crate::stream::Stream;
 use crate::window::{
-    AllSlots, In, LastSlots, LoweredAll, LoweredLast, LoweredOut, LoweredSlots, Out, OutSlots,
-    Slots,
+    AllSlots, Discipline, In, LastSlots, LoweredAll, LoweredLast, LoweredOut, LoweredSlots, Out,
+    OutSlots, Slots,
 };
 use crate::world::World;
 
@@ -342,7 +342,7 @@ pub trait Parameter: 'static {
 #[diagnostic::on_unimplemented(
     message = "a function of device code cannot take the parameters `{Self}`",
     note = "it takes at most 16: put several arrays into one region, or several numbers into one struct (`#[derive(Clone, Copy, Element)] #[repr(C)]`, as `Plain<T>`)",
-    note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `OutSlots<T>`, `LastSlots<T>`, `AllSlots<T>`, `In<T>`, `Out<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
+    note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `OutSlots<T>`, `LastSlots<T>`, `AllSlots<T>` (or `OutRanges<T>`, …), `In<T>`, `Out<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
 )]
 pub trait Signature: 'static {
     /// The sizes of what the function gets, in bytes.
@@ -432,19 +432,19 @@ parameters! {
     CellsMut<'static, T> => LoweredPart<T, true>;
 }
 
-impl<T: Element> Parameter for OutSlots<'static, T> {
-    type Lowered = LoweredOut<T>;
-    const SIZES: &'static [usize] = &[LoweredOut::<T>::SIZE];
+impl<T: Element, K: Discipline> Parameter for OutSlots<'static, T, K> {
+    type Lowered = LoweredOut<T, K>;
+    const SIZES: &'static [usize] = &[LoweredOut::<T, K>::SIZE];
 }
 
-impl<T: Element> Parameter for LastSlots<'static, T> {
-    type Lowered = LoweredLast<T>;
-    const SIZES: &'static [usize] = &[LoweredLast::<T>::SIZE];
+impl<T: Element, K: Discipline> Parameter for LastSlots<'static, T, K> {
+    type Lowered = LoweredLast<T, K>;
+    const SIZES: &'static [usize] = &[LoweredLast::<T, K>::SIZE];
 }
 
-impl<T: Element> Parameter for AllSlots<'static, T> {
-    type Lowered = LoweredAll<T>;
-    const SIZES: &'static [usize] = &[LoweredAll::<T>::SIZE];
+impl<T: Element, K: Discipline> Parameter for AllSlots<'static, T, K> {
+    type Lowered = LoweredAll<T, K>;
+    const SIZES: &'static [usize] = &[LoweredAll::<T, K>::SIZE];
 }
 
 impl<T: Element> Parameter for In<T> {

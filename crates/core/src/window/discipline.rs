@@ -28,6 +28,37 @@ pub trait Discipline: sealed::Sealed + Send + 'static {
     const KIND: Kind;
 }
 
+/// A discipline whose epochs kernels can fill ([`Outbox::open`](super::Outbox::open)): [`BySlot`] and [`ByRange`]. Sealed.
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::host::Host;
+/// use tidegate::{generic, window::Fillable};
+///
+/// # tidegate::doc::ranges(|s, (inbox, outbox), to, src| {
+/// /// An epoch in which no kernel does anything.
+/// fn pass<'s, K: Fillable>(
+///     s: &Stream<'s>,
+///     outbox: generic::Outbox<'s, u64, Host, K>,
+/// ) -> Result<generic::Outbox<'s, u64, Host, K>> {
+///     outbox.open(s)?.complete(s)
+/// }
+/// let exposed = inbox.post(s)?;
+/// let _outbox = pass(s, outbox)?;
+/// # let _inbox = exposed.wait(s)?;
+/// # Ok(()) });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "kernels cannot fill epochs of a window of the discipline `{Self}`",
+    label = "neither `BySlot` nor `ByRange`"
+)]
+pub trait Fillable: Discipline {}
+
+impl Fillable for BySlot {}
+impl Fillable for ByRange {}
+
 /// Each origin has slots of its own, one for each key. Slots never share memory.
 ///
 /// # Examples

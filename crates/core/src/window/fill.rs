@@ -8,6 +8,7 @@ use tidegate_words::{Bell, Grant, Granted, Word};
 
 use super::grants::{Cell, OutEntry, Place};
 use super::handle::Out;
+use super::{BySlot, Discipline};
 use crate::argument::{Lowered, OfSlots};
 use crate::element::Element;
 
@@ -32,14 +33,14 @@ use crate::element::Element;
 /// assert_eq!(inbox.read(s)?.slot(from), [14; 4]);
 /// # Ok(()) });
 /// ```
-pub struct OutSlots<'k, T> {
+pub struct OutSlots<'k, T, K = BySlot> {
     entries: &'k [OutEntry],
     /// The number of the window's declaration.
     declaration: u64,
-    marker: PhantomData<fn(T) -> T>,
+    marker: PhantomData<fn(T, K) -> T>,
 }
 
-impl<'k, T: Element> OutSlots<'k, T> {
+impl<'k, T: Element, K> OutSlots<'k, T, K> {
     /// # Safety
     ///
     /// The table is that of an outbox of elements `T`, in memory of the host. It lives for `'k`. No other view of the
@@ -139,7 +140,7 @@ impl<'k, T: Element> OutSlots<'k, T> {
     /// ```
     #[track_caller]
     pub fn put(&mut self, slot: Out<T>, first: usize, elements: &[T]) {
-        let Some(at) = self.place(slot, first, elements.len()) else {
+        let Some(at) = self.place("put to", slot, first, elements.len()) else {
             return;
         };
         // SAFETY: the elements lie within the slot. Its target is granted: it has exposed the memory to this rank
@@ -183,16 +184,22 @@ impl<'k, T: Element> OutSlots<'k, T> {
 
     /// Where elements of a slot lie in this epoch; nothing if the stream has failed.
     #[track_caller]
-    fn place(&self, slot: Out<T>, first: usize, count: usize) -> Option<*mut T> {
+    pub(super) fn place(
+        &self,
+        what: &str,
+        slot: Out<T>,
+        first: usize,
+        count: usize,
+    ) -> Option<*mut T> {
         let entry = self.entry(slot);
         let len = entry.len as usize;
         if first > len || count > len - first {
-            beyond(slot.index, first, count, len);
+            beyond(what, slot.index, first, count, len);
         }
         // SAFETY: the grant lies in the block of the table, and is only ever accessed atomically.
         match unsafe { &*entry.grant.0.cast::<Grant>() }.look() {
             Granted::Yes => {}
-            Granted::No => complete(slot.index),
+            Granted::No => complete(what, slot.index),
             Granted::Failed => return None,
         }
         // SAFETY: the operand lies in the window's block, which lives as long as the table.
@@ -230,8 +237,8 @@ impl<'k, T: Element> OutSlots<'k, T> {
 /// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
 /// # Ok(()) });
 /// ```
-pub struct LastSlots<'k, T: Element> {
-    slots: OutSlots<'k, T>,
+pub struct LastSlots<'k, T: Element, K = BySlot> {
+    slots: OutSlots<'k, T, K>,
     /// The target's cell in the table.
     cell: Ptr,
 }
@@ -252,7 +259,7 @@ pub(super) unsafe fn complete_target(cell: Ptr) {
     cell.grant.complete(done, bell);
 }
 
-impl<T: Element> LastSlots<'_, T> {
+impl<'k, T: Element, K> LastSlots<'k, T, K> {
     /// Puts elements to a slot of this target, as [`OutSlots::put`] does.
     ///
     /// # Panics
@@ -264,9 +271,7 @@ impl<T: Element> LastSlots<'_, T> {
     /// See [`LastSlots`].
     #[track_caller]
     pub fn put(&mut self, slot: Out<T>, first: usize, elements: &[T]) {
-        if self.slots.entry(slot).grant != self.cell {
-            other_target(slot.index);
-        }
+        self.of_target(slot);
         self.slots.put(slot, first, elements);
     }
 
@@ -291,9 +296,18 @@ impl<T: Element> LastSlots<'_, T> {
     ///
     /// See [`LastSlots`].
     pub fn complete(self) {}
+
+    /// The slots, of which `slot` is one of this target.
+    #[track_caller]
+    pub(super) fn of_target(&self, slot: Out<T>) -> &OutSlots<'k, T, K> {
+        if self.slots.entry(slot).grant != self.cell {
+            other_target(slot.index);
+        }
+        &self.slots
+    }
 }
 
-impl<T: Element> Drop for LastSlots<'_, T> {
+impl<T: Element, K> Drop for LastSlots<'_, T, K> {
     fn drop(&mut self) {
         // The stream fails, and poisons the target's word.
         if std::thread::panicking() {
@@ -318,17 +332,17 @@ fn foreign_slot(index: u32, slots: usize) -> ! {
 #[cold]
 #[inline(never)]
 #[track_caller]
-fn beyond(index: u32, first: usize, count: usize, len: usize) -> ! {
+fn beyond(what: &str, index: u32, first: usize, count: usize, len: usize) -> ! {
     panic!(
-        "a put beyond its slot: {count} elements from element {first} on do not fit in outbound slot {index}, which has {len}"
+        "a {what} outbound slot {index} beyond its end: {count} elements from element {first} on, of {len}"
     )
 }
 
 #[cold]
 #[inline(never)]
 #[track_caller]
-fn complete(index: u32) -> ! {
-    panic!("a put to outbound slot {index}, whose target a kernel has completed")
+fn complete(what: &str, index: u32) -> ! {
+    panic!("a {what} outbound slot {index}, whose target a kernel has completed")
 }
 
 #[cold]
@@ -341,39 +355,39 @@ fn other_target(index: u32) -> ! {
 }
 
 /// The slots of an open outbox as they are enqueued.
-pub struct LoweredOut<T> {
+pub struct LoweredOut<T, K = BySlot> {
     pub(super) place: Place,
     pub(super) declaration: u64,
-    pub(super) marker: PhantomData<fn(T) -> T>,
+    pub(super) marker: PhantomData<fn(T, K) -> T>,
 }
 
 /// The slots to one target as they are enqueued, for the kernel that completes it.
-pub struct LoweredLast<T> {
-    pub(super) slots: LoweredOut<T>,
+pub struct LoweredLast<T, K = BySlot> {
+    pub(super) slots: LoweredOut<T, K>,
     pub(super) cell: Ptr,
     /// Where the kernel sees that its stream has failed.
     pub(super) stop: Ptr,
 }
 
-impl<T> Clone for LoweredOut<T> {
+impl<T, K> Clone for LoweredOut<T, K> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T> Copy for LoweredOut<T> {}
+impl<T, K> Copy for LoweredOut<T, K> {}
 
-impl<T> Clone for LoweredLast<T> {
+impl<T, K> Clone for LoweredLast<T, K> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T> Copy for LoweredLast<T> {}
+impl<T, K> Copy for LoweredLast<T, K> {}
 
 // SAFETY: see `view`.
-unsafe impl<T: Element> Lowered for LoweredOut<T> {
-    type View<'k> = OutSlots<'k, T>;
+unsafe impl<T: Element, K: Discipline> Lowered for LoweredOut<T, K> {
+    type View<'k> = OutSlots<'k, T, K>;
 
-    unsafe fn view<'k>(self) -> OutSlots<'k, T> {
+    unsafe fn view<'k>(self) -> OutSlots<'k, T, K> {
         // SAFETY: the table belongs to a half, which is retired in stream order. The argument was borrowed exclusively,
         // so the kernel has no other view of the outbox.
         unsafe { OutSlots::new(self.place, self.declaration) }
@@ -406,12 +420,12 @@ struct RawLast {
     stop: Ptr,
 }
 
-impl<T> LoweredOut<T> {
+impl<T, K> LoweredOut<T, K> {
     /// The bytes of the parameter.
     pub(crate) const SIZE: usize = size_of::<RawOut>();
 }
 
-impl<T> LoweredLast<T> {
+impl<T, K> LoweredLast<T, K> {
     /// The bytes of the parameter.
     pub(crate) const SIZE: usize = size_of::<RawLast>();
 }
@@ -430,10 +444,10 @@ impl From<Place> for RawOut {
 }
 
 // SAFETY: see `view`.
-unsafe impl<T: Element> Lowered for LoweredLast<T> {
-    type View<'k> = LastSlots<'k, T>;
+unsafe impl<T: Element, K: Discipline> Lowered for LoweredLast<T, K> {
+    type View<'k> = LastSlots<'k, T, K>;
 
-    unsafe fn view<'k>(self) -> LastSlots<'k, T> {
+    unsafe fn view<'k>(self) -> LastSlots<'k, T, K> {
         LastSlots {
             // SAFETY: as above. Other views of the kernel are for other targets, so they reach none of these slots.
             slots: unsafe { OutSlots::new(self.slots.place, self.slots.declaration) },

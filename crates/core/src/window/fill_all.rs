@@ -10,6 +10,7 @@ use super::fill::{LoweredOut, OutSlots, RawOut, complete_target};
 use super::grants::Place;
 use super::handle::Out;
 use super::opened::Opened;
+use super::{BySlot, Discipline, Fillable};
 use crate::argument::{Argument, Lowered, OfSlots};
 use crate::element::Element;
 use crate::error::{EpochError, Error, Result};
@@ -36,12 +37,12 @@ use crate::stream::Stream;
 /// assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
 /// # Ok(()) });
 /// ```
-pub struct AllSlots<'k, T: Element> {
-    slots: OutSlots<'k, T>,
+pub struct AllSlots<'k, T: Element, K = BySlot> {
+    pub(super) slots: OutSlots<'k, T, K>,
     place: Place,
 }
 
-impl<T: Element> AllSlots<'_, T> {
+impl<T: Element, K> AllSlots<'_, T, K> {
     /// Puts elements to a slot, as [`OutSlots::put`] does.
     ///
     /// # Panics
@@ -79,7 +80,7 @@ impl<T: Element> AllSlots<'_, T> {
     pub fn complete(self) {}
 }
 
-impl<T: Element> Drop for AllSlots<'_, T> {
+impl<T: Element, K> Drop for AllSlots<'_, T, K> {
     fn drop(&mut self) {
         // The stream fails, and poisons the targets' words.
         if std::thread::panicking() {
@@ -94,8 +95,8 @@ impl<T: Element> Drop for AllSlots<'_, T> {
 }
 
 /// All slots as they are enqueued, for the kernel that completes all targets.
-pub struct LoweredAll<T> {
-    slots: LoweredOut<T>,
+pub struct LoweredAll<T, K = BySlot> {
+    slots: LoweredOut<T, K>,
     /// Where the kernel sees that its stream has failed.
     stop: Ptr,
 }
@@ -110,23 +111,23 @@ struct RawAll {
 
 const _: () = assert!(size_of::<RawAll>() == 24);
 
-impl<T> LoweredAll<T> {
+impl<T, K> LoweredAll<T, K> {
     /// The bytes of the parameter.
     pub(crate) const SIZE: usize = size_of::<RawAll>();
 }
 
-impl<T> Clone for LoweredAll<T> {
+impl<T, K> Clone for LoweredAll<T, K> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T> Copy for LoweredAll<T> {}
+impl<T, K> Copy for LoweredAll<T, K> {}
 
 // SAFETY: see `view`.
-unsafe impl<T: Element> Lowered for LoweredAll<T> {
-    type View<'k> = AllSlots<'k, T>;
+unsafe impl<T: Element, K: Discipline> Lowered for LoweredAll<T, K> {
+    type View<'k> = AllSlots<'k, T, K>;
 
-    unsafe fn view<'k>(self) -> AllSlots<'k, T> {
+    unsafe fn view<'k>(self) -> AllSlots<'k, T, K> {
         AllSlots {
             // SAFETY: the table belongs to a half, which is retired in stream order. The argument had all rights of its
             // epoch, so the kernel has no other view of the outbox.
@@ -169,14 +170,14 @@ unsafe impl<T: Element> Lowered for LoweredAll<T> {
 /// # Ok(()) });
 /// ```
 #[must_use = "launch the kernel that completes the targets with it"]
-pub struct LastOfAll<'b, 's, T, D: Device> {
-    lowered: LoweredAll<T>,
-    opened: &'b Opened<'s, T, D>,
+pub struct LastOfAll<'b, 's, T, D: Device, K: Discipline = BySlot> {
+    lowered: LoweredAll<T, K>,
+    opened: &'b Opened<'s, T, D, K>,
     launched: bool,
     marker: PhantomData<T>,
 }
 
-impl<'s, T: Element, D: Device> Opened<'s, T, D> {
+impl<'s, T: Element, K: Fillable, D: Device> Opened<'s, T, D, K> {
     /// The right to complete all targets, for the kernel that is launched with it: [`Opened::last`] of each target, and
     /// all slots.
     ///
@@ -188,7 +189,7 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
     /// # Examples
     ///
     /// See [`AllSlots`].
-    pub fn last_of_all(&self) -> Result<LastOfAll<'_, 's, T, D>> {
+    pub fn last_of_all(&self) -> Result<LastOfAll<'_, 's, T, D, K>> {
         let half = &self.held.half;
         let mut by_kernels = self.by_kernels.borrow_mut();
         if let Some(lane) = by_kernels.first() {
@@ -214,7 +215,7 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
     }
 }
 
-impl<T, D: Device> Drop for LastOfAll<'_, '_, T, D> {
+impl<T, K: Discipline, D: Device> Drop for LastOfAll<'_, '_, T, D, K> {
     fn drop(&mut self) {
         if !self.launched {
             self.opened.by_kernels.borrow_mut().clear();
@@ -223,10 +224,12 @@ impl<T, D: Device> Drop for LastOfAll<'_, '_, T, D> {
 }
 
 // SAFETY: the outbox is at home on the stream. No other argument for a target of the epoch exists meanwhile.
-unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for LastOfAll<'_, 's, T, D> {
-    type Lowered = LoweredAll<T>;
+unsafe impl<'s, T: Element, K: Discipline, D: Device> Argument<'s, D>
+    for LastOfAll<'_, 's, T, D, K>
+{
+    type Lowered = LoweredAll<T, K>;
 
-    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredAll<T>> {
+    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredAll<T, K>> {
         use tidegate_hal::device::Stream as _;
         self.lowered.stop = stream.raw().stop_word()?;
         Ok(self.lowered)

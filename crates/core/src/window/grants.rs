@@ -35,7 +35,7 @@ use super::edge::Edge;
 use super::note::{Lanes, Note, What};
 use super::programs::programs;
 use super::stages::stages;
-use super::{Half, Link};
+use super::{Half, Kind, Link};
 use crate::error::{EpochError, Result};
 use crate::stream::Arm;
 
@@ -114,10 +114,14 @@ fn cell(block: Ptr, lane: usize) -> Ptr {
 }
 
 impl<D: Device> Grants<D> {
-    pub(super) fn new(half: &Half<D>, edges: &[Edge]) -> Result<Self> {
+    pub(super) fn new(half: &Half<D>, edges: &[Edge], kind: Kind) -> Result<Self> {
         let device = half.world.device();
         for edge in edges {
-            let reason = if edge.is_direct() {
+            let reason = if edge.by_nic && kind == Kind::Range {
+                "a NIC reaches it, and a kernel's access to a range is not staged; complete an epoch of `Outbox::start`"
+            } else if edge.layout.is_some() {
+                "its elements were declared as a layout; complete an epoch of `Outbox::start`, or declare ranges"
+            } else if edge.is_direct() {
                 "a NIC reads what it sends from the program's own regions; make the world with `WorldOptions::staged`"
             } else if !edge.by_nic && !device.reaches(edge.base) {
                 "it is reached by MPI's windows only; complete an epoch of `Outbox::start`"
@@ -127,7 +131,11 @@ impl<D: Device> Grants<D> {
             return Err(EpochError::NotByKernels {
                 window: half.window.named(),
                 rank: half.peers[edge.lane].rank,
-                what: "put to",
+                what: if kind == Kind::Range {
+                    "reach"
+                } else {
+                    "put to"
+                },
                 reason,
             }
             .into());

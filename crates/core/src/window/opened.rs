@@ -15,7 +15,7 @@ use super::fill::{LastSlots, OutSlots};
 use super::fill::{LoweredLast, LoweredOut};
 use super::grants::Grants;
 use super::outbox::{Outbox, OutboxBody};
-use super::{BySlot, Held, Link, Typed, submit_armed};
+use super::{BySlot, Discipline, Fillable, Held, Kind, Link, Typed, submit_armed};
 use crate::argument::Argument;
 use crate::carry::given_up;
 use crate::element::Element;
@@ -54,11 +54,11 @@ use crate::stream::Stream;
 /// # Ok(()) });
 /// ```
 #[must_use = "dropping an open epoch revokes the window; call `complete`"]
-pub struct Opened<'s, T, D: Device> {
+pub struct Opened<'s, T, D: Device, K: Discipline = BySlot> {
     pub(super) held: Held<OutboxBody<D>>,
     /// The targets that kernels complete, in ascending order.
     pub(super) by_kernels: RefCell<Vec<usize>>,
-    marker: Typed<'s, T, BySlot>,
+    marker: Typed<'s, T, K>,
 }
 
 /// The slots of an open outbox as a kernel's argument. The kernel sees [`OutSlots`]. See [`Opened::slots`].
@@ -82,9 +82,9 @@ pub struct Opened<'s, T, D: Device> {
 /// # assert_eq!(inbox.read(s)?.slot(from), [5; 4]);
 /// # Ok(()) });
 /// ```
-pub struct OpenedSlots<'b, 's, T, D: Device> {
-    lowered: LoweredOut<T>,
-    marker: PhantomData<(&'b mut T, &'s D, Brand<'s>)>,
+pub struct OpenedSlots<'b, 's, T, D: Device, K: Discipline = BySlot> {
+    pub(super) lowered: LoweredOut<T, K>,
+    pub(super) marker: PhantomData<(&'b mut T, &'s D, Brand<'s>)>,
 }
 
 /// The right to complete one target from inside a kernel, as that kernel's argument. The kernel sees [`LastSlots`]. See
@@ -109,14 +109,14 @@ pub struct OpenedSlots<'b, 's, T, D: Device> {
 /// # Ok(()) });
 /// ```
 #[must_use = "launch the kernel that completes the target with it"]
-pub struct Last<'b, 's, T, D: Device> {
-    lowered: LoweredLast<T>,
+pub struct Last<'b, 's, T, D: Device, K: Discipline = BySlot> {
+    lowered: LoweredLast<T, K>,
     lane: usize,
-    opened: &'b Opened<'s, T, D>,
+    opened: &'b Opened<'s, T, D, K>,
     launched: bool,
 }
 
-impl<'s, T: Element, D: Device> Outbox<'s, T, D> {
+impl<'s, T: Element, K: Fillable, D: Device> Outbox<'s, T, D, K> {
     /// Opens an epoch for all targets that kernels fill by themselves: the stream waits until all of them have posted.
     /// ([`Outbox::start`] opens an epoch that only notes puts.)
     ///
@@ -151,7 +151,7 @@ impl<'s, T: Element, D: Device> Outbox<'s, T, D> {
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn open(self, stream: &Stream<'s, D>) -> Result<Opened<'s, T, D>> {
+    pub fn open(self, stream: &Stream<'s, D>) -> Result<Opened<'s, T, D, K>> {
         self.try_open(stream).map_err(given_up)
     }
 
@@ -181,8 +181,11 @@ impl<'s, T: Element, D: Device> Outbox<'s, T, D> {
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn try_open(mut self, stream: &Stream<'s, D>) -> Result<Opened<'s, T, D>, Rejected<Self>> {
-        match self.held.open(stream, Location::caller()) {
+    pub fn try_open(
+        mut self,
+        stream: &Stream<'s, D>,
+    ) -> Result<Opened<'s, T, D, K>, Rejected<Self>> {
+        match self.held.open(stream, K::KIND, Location::caller()) {
             Ok(()) => Ok(Opened {
                 held: self.held.take(),
                 by_kernels: RefCell::default(),
@@ -194,7 +197,7 @@ impl<'s, T: Element, D: Device> Outbox<'s, T, D> {
 }
 
 impl<D: Device> OutboxBody<D> {
-    fn open(&mut self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
+    fn open(&mut self, stream: &Stream<'_, D>, kind: Kind, site: CallSite) -> Result<()> {
         self.half.ready(stream)?;
         self.current = 0;
         if let Some(myself) = self.own() {
@@ -203,7 +206,7 @@ impl<D: Device> OutboxBody<D> {
         self.half.epochs.admit(None)?;
         if self.grants.is_none() {
             stream.not_capturing("the first `open` of an outbox")?;
-            self.grants = Some(Box::new(Grants::new(&self.half, &self.edges)?));
+            self.grants = Some(Box::new(Grants::new(&self.half, &self.edges, kind)?));
         }
         let grants = self.grants.as_ref().expect("they were just made");
         submit_armed(stream, &[], &grants.open, EpochCall::Open, site)?;
@@ -259,7 +262,9 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
             marker: PhantomData,
         }
     }
+}
 
+impl<'s, T: Element, K: Fillable, D: Device> Opened<'s, T, D, K> {
     /// The right to complete one target from inside a kernel, for the kernel that is launched with it. The target has
     /// its data as soon as that kernel says so, and need not wait for the kernel's end.
     ///
@@ -287,7 +292,7 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
     /// # assert_eq!(inbox.read(s)?.slot(from), [7; 4]);
     /// # Ok(()) });
     /// ```
-    pub fn last(&self, rank: usize) -> Result<Last<'_, 's, T, D>> {
+    pub fn last(&self, rank: usize) -> Result<Last<'_, 's, T, D, K>> {
         let half = &self.held.half;
         let rank = half.roster.in_job(rank)?;
         let window = || half.window.named();
@@ -335,7 +340,7 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
         }
     }
 
-    pub(super) fn lowered(&self) -> LoweredOut<T> {
+    pub(super) fn lowered(&self) -> LoweredOut<T, K> {
         LoweredOut {
             place: self.held.grants().place(),
             declaration: self.held.half.declaration,
@@ -358,7 +363,7 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
     ///
     /// See [`Opened`].
     #[track_caller]
-    pub fn complete(self, stream: &Stream<'s, D>) -> Result<Outbox<'s, T, D>> {
+    pub fn complete(self, stream: &Stream<'s, D>) -> Result<Outbox<'s, T, D, K>> {
         self.try_complete(stream)
             .map_err(|Rejected { error, value }| {
                 // (The drop of the epoch revokes the window, too. But the first cause counts.)
@@ -397,7 +402,7 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
     pub fn try_complete(
         mut self,
         stream: &Stream<'s, D>,
-    ) -> Result<Outbox<'s, T, D>, Rejected<Self>> {
+    ) -> Result<Outbox<'s, T, D, K>, Rejected<Self>> {
         let by_kernels = self.by_kernels.get_mut();
         match self.held.close(stream, by_kernels, Location::caller()) {
             Ok(()) => Ok(Outbox::from_held(self.held.take())),
@@ -412,7 +417,7 @@ impl<D: Device> OutboxBody<D> {
     }
 }
 
-impl<T, D: Device> Drop for Opened<'_, T, D> {
+impl<T, K: Discipline, D: Device> Drop for Opened<'_, T, D, K> {
     fn drop(&mut self) {
         if !self.held.is_taken() {
             self.held.half.revoke("an `Opened` before its complete");
@@ -420,7 +425,7 @@ impl<T, D: Device> Drop for Opened<'_, T, D> {
     }
 }
 
-impl<T, D: Device> Drop for Last<'_, '_, T, D> {
+impl<T, K: Discipline, D: Device> Drop for Last<'_, '_, T, D, K> {
     fn drop(&mut self) {
         if !self.launched {
             let mut by_kernels = self.opened.by_kernels.borrow_mut();
@@ -430,19 +435,21 @@ impl<T, D: Device> Drop for Last<'_, '_, T, D> {
 }
 
 // SAFETY: the outbox is at home on the stream, and the argument borrows its epoch exclusively.
-unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for OpenedSlots<'_, 's, T, D> {
-    type Lowered = LoweredOut<T>;
+unsafe impl<'s, T: Element, K: Discipline, D: Device> Argument<'s, D>
+    for OpenedSlots<'_, 's, T, D, K>
+{
+    type Lowered = LoweredOut<T, K>;
 
-    fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<LoweredOut<T>> {
+    fn lower(&mut self, _stream: &Stream<'s, D>) -> Result<LoweredOut<T, K>> {
         Ok(self.lowered)
     }
 }
 
 // SAFETY: the outbox is at home on the stream. No other argument that exists meanwhile is for this target.
-unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Last<'_, 's, T, D> {
-    type Lowered = LoweredLast<T>;
+unsafe impl<'s, T: Element, K: Discipline, D: Device> Argument<'s, D> for Last<'_, 's, T, D, K> {
+    type Lowered = LoweredLast<T, K>;
 
-    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredLast<T>> {
+    fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredLast<T, K>> {
         use tidegate_hal::device::Stream as _;
         self.lowered.stop = stream.raw().stop_word()?;
         Ok(self.lowered)
@@ -455,7 +462,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for Last<'_, 's, T, D> {
     }
 }
 
-impl<T, D: Device> std::fmt::Debug for Opened<'_, T, D> {
+impl<T, K: Discipline, D: Device> std::fmt::Debug for Opened<'_, T, D, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.held.debug::<T>("Opened", f)
     }
