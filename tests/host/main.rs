@@ -24,6 +24,7 @@ mod queue;
 mod random;
 mod ring;
 mod sizes;
+mod teams;
 mod throttle;
 mod triggered;
 mod unwinding;
@@ -33,6 +34,7 @@ mod verify;
 mod common {
     pub(crate) mod exposition;
     pub(crate) mod held;
+    pub(crate) mod random;
     pub(crate) mod rest;
     pub(crate) mod ring;
     pub(crate) mod signals;

@@ -337,6 +337,105 @@ fn events_are_lines_of_text() {
     );
 }
 
+/// Rows of three ranks, the highest first, with a window each; columns of two ranks, with a sum each.
+fn grid(world: &World) -> Result<()> {
+    let me = world.rank();
+    let row = world.split("rows", me / 3, 6 - me)?.unwrap();
+    let column = world.split("columns", me % 3, me)?.unwrap();
+    stream!(let s = world.stream_with(StreamOptions::new().name("grid"))?);
+    let (left, right) = row.ring();
+    let mut window = SlotWindow::new("halo");
+    window.slot_from(left, 0, 1);
+    let to = window.slot_to(right, 0);
+    let (inbox, outbox) = window.open_in(&row, &s)?;
+    let mut sum = AllReduce::open_in(&column, &s, "sum", 1)?;
+    let mut x = Region::from_slice(world, &[me as u64])?.on(&s)?;
+    let mut epoch = outbox.start();
+    epoch.put(&x, to)?;
+    let halves = exchange(&s, inbox, epoch)?;
+    sum.sum(&s, &mut x)?;
+    s.synchronize()?;
+    drop(halves);
+    Ok(())
+}
+
+/// Windows have the id and the name of their team. Ranks have their numbers in the job, and the team's event says what
+/// their numbers in the team are.
+#[test]
+fn windows_of_teams_are_told_with_their_teams() {
+    for (rank, events) in (0..).zip(events(6, |world| grid(&world))) {
+        let told = Told::of(&events);
+        told.is_whole();
+        let made = |name: &str| {
+            let team = events.iter().find_map(|event| match event {
+                Event::TeamMade(made) if *made.name == *name => Some(made),
+                _ => None,
+            });
+            team.unwrap()
+        };
+        let (row, column) = (made("rows"), made("columns"));
+        let first = rank / 3 * 3;
+        assert_eq!(row.ranks, [first + 2, first + 1, first]);
+        assert_eq!(column.ranks, [rank % 3, rank % 3 + 3]);
+        let others = [rank, (rank + 3) % 6].map(|rank| row.rank_of(rank));
+        assert_eq!(others, [Some(2 - rank % 3), None]);
+
+        let (mut known, mut lines) = (Known::new(), Vec::new());
+        for event in &events {
+            if let Event::Opened { window, .. } = event {
+                assert!(known.team(window.team).is_some(), "a team comes first");
+            }
+            known.learn(event);
+            lines.push(known.line(event).to_string());
+        }
+        let mut seen = HashMap::new();
+        for leg in &told.legs {
+            let part = known.part(leg).unwrap();
+            let awaited = part
+                .awaits
+                .iter()
+                .map(|awaits| (awaits.window, awaits.peer));
+            let told = part.tells.iter().map(|tells| (tells.window, tells.peer));
+            for (window, peer) in awaited.chain(told) {
+                let window = window.unwrap();
+                let name = &**known.window(window).unwrap();
+                *seen.entry(name.to_owned()).or_insert(0) += 1;
+                match name {
+                    "rows/halo" => {
+                        assert_eq!(known.team(window.team), Some(row));
+                        assert!(peer != rank && row.ranks.contains(&peer), "rank {peer}");
+                    }
+                    "columns/sum" => {
+                        assert_eq!(known.team(window.team), Some(column));
+                        assert_eq!(peer, (rank + 3) % 6);
+                    }
+                    other => panic!("{other}"),
+                }
+            }
+        }
+        assert_eq!(seen.len(), 2, "{seen:?}");
+        // The left neighbour in the row is the next rank of the job.
+        let left = first + (rank + 1) % 3;
+        let [last, middle] = [first, first + 1];
+        for part in [
+            format!(
+                "team `rows` of ranks {}, {middle} and {last}: made",
+                first + 2
+            ),
+            "window `rows/halo`: opened".to_owned(),
+            "window `columns/sum`: opened".to_owned(),
+            format!("for rank {left} to complete (window `rows/halo`)"),
+            format!(
+                "told rank {} of its completion (window `columns/sum`)",
+                (rank + 3) % 6
+            ),
+        ] {
+            let found = lines.iter().any(|line| line.contains(&part));
+            assert!(found, "{part}\n{}", lines.join("\n"));
+        }
+    }
+}
+
 /// The bytes that each rank sends in two all-reduces of `len` numbers.
 fn all_reduces(ranks: usize, len: usize, choice: Choice) -> Vec<u64> {
     let events = events(ranks, |world| {

@@ -34,6 +34,7 @@ fn a_rank() {
     }
     processes::play(|role, world| match role {
         "steps" => steps(&world),
+        "grid" => grid(&world),
         "dies" => dies(&world),
         other => panic!("no such role: {other}"),
     });
@@ -97,6 +98,40 @@ fn steps(world: &World) -> Result<()> {
         s.synchronize()?;
     }
     Ok(())
+}
+
+/// Ranks of a grid of 2 by 2 exchange in their rows and in their columns, which have windows of one name. Each row has a
+/// barrier, and each column a sum.
+fn grid(world: &World) -> Result<()> {
+    let me = world.rank();
+    let row = world.split("rows", me / 2, me)?.unwrap();
+    let column = world.split("columns", me % 2, 4 - me)?.unwrap();
+    stream!(let s = world.stream()?);
+    let src = Region::from_slice(world, &[1; 64])?.on(&s)?;
+    let mut halves = Vec::new();
+    for team in [&row, &column] {
+        let mut window = SlotWindow::<u64>::new("halo");
+        window.slot_from(1 - team.rank(), 0, 64);
+        let to = window.slot_to(1 - team.rank(), 0);
+        halves.push((window.open_in(team, &s)?, to));
+    }
+    let mut barrier = Barrier::open_in(&row, &s, "checkpoint")?;
+    let mut sum = AllReduce::<u64>::open_in(&column, &s, "residual", 1)?;
+    let mut total = Region::from_slice(world, &[1])?.on(&s)?;
+    for epoch in 0..EPOCHS {
+        for ((inbox, outbox), to) in std::mem::take(&mut halves) {
+            let mut puts = outbox.start();
+            puts.put(&src, to)?;
+            halves.push((exchange(&s, inbox, puts)?, to));
+        }
+        if epoch % 8 == 3 {
+            barrier.enqueue(&s)?;
+        }
+        if epoch % 8 == 7 {
+            sum.sum(&s, &mut total)?;
+        }
+    }
+    s.synchronize()
 }
 
 /// Rank 1 ends in the middle, without a word.
@@ -244,6 +279,44 @@ fn a_traced_job_is_summed_up() {
     let page = folder.path().join("other.html");
     again(&["--html", page.to_str().unwrap()]);
     assert!(page.exists());
+}
+
+/// Each wait finds its signal, though two teams have windows of one name and number. Ranks have their numbers in the
+/// job, and windows the names of their teams.
+#[test]
+fn a_job_of_teams_is_traced() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = traced(folder.path(), 4, "grid").output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    // Two rows and two columns have two windows each. The first exposures of windows and sums need no post.
+    let waits = 4 * (60 * 2 * 2 - 2 + 8 + 7 * 2 - 1);
+    assert_eq!(files(folder.path()), waits, "{said}");
+    assert!(said.contains(": 8 windows, "), "{said}");
+    // The table has the pairs that waited longest.
+    let lines = said
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("rank "));
+    let pairs = lines.filter_map(|line| {
+        let (rank, rest) = line.split_once(" for rank ")?;
+        let (other, rest) = rest.split_once(' ')?;
+        let [rank, other] = [rank, other].map(|number| number.parse::<usize>().unwrap());
+        Some((rank, other, rest))
+    });
+    let mut found = 0;
+    for (rank, other, line) in pairs {
+        let team = match (rank / 2 == other / 2, rank % 2 == other % 2) {
+            (true, false) => "rows/",
+            (false, true) => "columns/",
+            _ => panic!("ranks {rank} and {other} share no team: {said}"),
+        };
+        assert!(
+            line.contains(&format!(" {team}")),
+            "{rank}, {other}: {line}"
+        );
+        found += 1;
+    }
+    assert!(found >= 4, "{said}");
 }
 
 #[test]

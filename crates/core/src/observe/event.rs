@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::{Awaited, Batch, Step, Tag};
-use tidegate_hal::ids::WindowId;
+use tidegate_hal::ids::{TeamId, WindowId};
 use tidegate_hal::site::CallSite;
 use tidegate_hal::stamps::Leg;
 
@@ -29,6 +29,8 @@ pub enum Event {
         /// The time.
         at: u64,
     },
+    /// The rank has made a team, with the other ranks of it. It comes before anything that the team opens.
+    TeamMade(TeamMade),
     /// The program has made a stream.
     Made {
         /// Its number.
@@ -200,6 +202,7 @@ impl Event {
         match self {
             Event::Joined(joined) => Some(joined.at),
             Event::Recorded(recorded) => Some(recorded.at),
+            Event::TeamMade(made) => Some(made.at),
             Event::Leg { leg, .. } => Some(leg.ended),
             Event::Ran { ended, .. } => Some(*ended),
             Event::Opened { at, .. }
@@ -241,6 +244,28 @@ pub struct Joined {
     /// Rounds by which clocks of nodes are compared: for each, the times before and after an exchange of all ranks.
     /// Each rank's time before comes before each rank's time after. Without several nodes there are none.
     pub rounds: Vec<(u64, u64)>,
+}
+
+/// A team that this rank is in. Events name ranks by their numbers in the job; this translates them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TeamMade {
+    /// Its id, which is the same on all of its ranks. What the team opens has it in its [`WindowId`].
+    pub team: TeamId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its ranks by their numbers in the job, in the order of the team.
+    pub ranks: Vec<u32>,
+    /// The time.
+    pub at: u64,
+}
+
+impl TeamMade {
+    /// The number in the team of a rank of the job; `None` if it is not in the team.
+    pub fn rank_of(&self, rank: u32) -> Option<u32> {
+        let mut ranks = (0..).zip(&self.ranks);
+        ranks.find_map(|(number, other)| (*other == rank).then_some(number))
+    }
 }
 
 /// What a batch does.

@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_hal::ids::WindowId;
+use tidegate_hal::control::Group;
+use tidegate_hal::ids::{TeamId, WindowId};
 use tidegate_hal::stamps::Leg;
 
-use super::event::{Declared, Event, Joined, Part, Recorded};
+use super::event::{Declared, Event, Joined, Part, Recorded, TeamMade};
 
-/// What earlier events of a rank have said of its windows, streams, batches and recordings. Events name those by
+/// What earlier events of a rank have said of its teams, windows, streams, batches and recordings. Events name those by
 /// numbers.
 ///
-/// It grows with each new window, stream, batch and recording, and not with what streams do.
+/// It grows with each new team, window, stream, batch and recording, and not with what streams do.
 ///
 /// # Examples
 ///
@@ -46,6 +47,7 @@ use super::event::{Declared, Event, Joined, Part, Recorded};
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     joined: Option<Joined>,
+    teams: HashMap<TeamId, TeamMade>,
     windows: HashMap<WindowId, (Arc<str>, Arc<str>)>,
     streams: HashMap<u32, String>,
     batches: HashMap<u64, Declared>,
@@ -68,6 +70,9 @@ impl Known {
                 let named = (what.clone(), name.clone());
                 self.windows.insert(*window, named);
             }
+            Event::TeamMade(made) => {
+                self.teams.insert(made.team, made.clone());
+            }
             Event::Made { stream, name, .. } => {
                 self.streams.insert(*stream, name.clone());
             }
@@ -85,6 +90,11 @@ impl Known {
     /// The rank, if it has joined.
     pub fn joined(&self) -> Option<&Joined> {
         self.joined.as_ref()
+    }
+
+    /// A team of this rank. The team of all ranks is none that was made.
+    pub fn team(&self, team: TeamId) -> Option<&TeamMade> {
+        self.teams.get(&team)
     }
 
     /// The name of a window or a collective.
@@ -146,6 +156,11 @@ impl fmt::Display for Line<'_> {
                 "rank {rank} of {ranks} joins: node {node} ({host}), process {process}, device {device}"
             ),
             Event::Opened { what, name, .. } => write!(f, "{what} `{name}`: opened"),
+            Event::TeamMade(made) => {
+                let name = made.name.to_string();
+                let ranks = made.ranks.iter().map(|rank| *rank as usize).collect();
+                write!(f, "team {}: made", Group { name, ranks })
+            }
             Event::Made { stream: number, .. } => write!(f, "{}: made", stream(*number)),
             Event::Declared(batch) => write!(f, "batch {}: {}", batch.batch, Batch(known, batch)),
             Event::Enqueued {

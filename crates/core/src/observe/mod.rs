@@ -37,7 +37,8 @@ mod profiler;
 #[cfg(feature = "prometheus")]
 pub use counters::Counters;
 pub use event::{
-    Awaits, Declared, EpochCall, Event, Joined, Operation, Part, Recorded, RecordedStep, Tells,
+    Awaits, Declared, EpochCall, Event, Joined, Operation, Part, Recorded, RecordedStep, TeamMade,
+    Tells,
 };
 pub use file::{ReadError, Recorder, read};
 pub use known::Known;

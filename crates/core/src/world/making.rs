@@ -18,6 +18,7 @@ use super::roster::Roster;
 use super::team::Team;
 use crate::error::{Error, Result, TeamError};
 use crate::ground::lock;
+use crate::observe::{self, now};
 
 impl<D: Device> World<D> {
     /// Divides the ranks into teams: those that give the same color. A rank that gives `None` gets no team. In each
@@ -333,6 +334,14 @@ impl<D: Device> Team<D> {
         })?;
         let rank = members.in_team(self.world.rank());
         let rank = rank.expect("the callers have checked that this rank is in the list");
+        if let Some(observed) = self.world.observed() {
+            observed.tell(&observe::Event::TeamMade(observe::TeamMade {
+                team: id,
+                name: name.clone(),
+                ranks: ranks.iter().map(|rank| *rank as u32).collect(),
+                at: now(),
+            }));
+        }
         let weak = Arc::downgrade(inner);
         let over = move |team| {
             if let Some(inner) = weak.upgrade() {
