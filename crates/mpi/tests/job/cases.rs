@@ -8,7 +8,7 @@ use tidegate::Buffers;
 use tidegate_mpi::windows::Form;
 
 use crate::rank::{HOSTS, Job, Mode};
-use crate::{ends, epochs, faces, random};
+use crate::{ends, epochs, faces, random, teams};
 
 #[path = "../../../../tests/common/ring.rs"]
 pub(crate) mod ring;
@@ -85,6 +85,7 @@ pub(crate) const ALL: &[Case] = &[
     case("finalized", &[1, 2, 3], ends::finalized),
     case("threads", &[1, 2], ends::too_few_threads),
     case("refused", &[2], ends::refused),
+    case("teams", &[1, 2, 3], |job| job.in_all_modes(teams::refused)),
     case("faces", &[1, 2, 8], |job| job.in_all_modes(faces::all)),
     Case {
         limit: random::limit,

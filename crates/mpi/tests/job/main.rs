@@ -18,6 +18,7 @@ mod rank;
 mod schedules;
 #[path = "../../../../tests/common/skipped.rs"]
 mod skipped;
+mod teams;
 
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex};
