@@ -436,6 +436,44 @@ fn windows_of_teams_are_told_with_their_teams() {
     }
 }
 
+/// Data that targets read from the root's memory count once, as what the root sends. So do data that go through slots.
+#[test]
+fn what_targets_read_is_what_their_origin_sends() {
+    const RANKS: usize = 3;
+    for (len, pulls) in [(1000, 0), (300_000, 3)] {
+        let events = events(RANKS, |world| {
+            stream!(let s = world.stream()?);
+            let mut blocks = Scatter::open(&s, "blocks", 0, len)?;
+            let count = if world.rank() == 0 { RANKS * len } else { 0 };
+            let x = Region::from_slice(&world, &vec![2.0; count])?.on(&s)?;
+            let mut y = Region::zeroed(&world, len)?.on(&s)?;
+            blocks.enqueue(&s, &x, &mut y)?;
+            assert_eq!(y.into_host(&s)?[len - 1], 2.0);
+            Ok(())
+        });
+        for (rank, events) in events.iter().enumerate() {
+            let told = Told::of(events);
+            let parts = || told.declared.values().flat_map(|declared| &declared.parts);
+            let sends = parts().filter(|part| part.completes().is_some());
+            let sent: u64 = sends.map(|part| part.bytes).sum();
+            let all = if rank == 0 { (RANKS - 1) * len * 8 } else { 0 };
+            assert_eq!(sent, all as u64);
+            // Pieces have 1 MiB.
+            let read = |operation: Operation| operation == Operation::Pull;
+            let reads = parts().flat_map(|part| &part.tells);
+            let reads = reads.filter(|tells| read(tells.operation)).count();
+            let awaited = parts().filter_map(|part| part.awaits);
+            let awaited = awaited.filter(|awaits| read(awaits.operation)).count();
+            let pulls = if rank == 0 {
+                [0, 2 * pulls]
+            } else {
+                [pulls, 0]
+            };
+            assert_eq!([reads, awaited], pulls);
+        }
+    }
+}
+
 /// The bytes that each rank sends in two all-reduces of `len` numbers.
 fn all_reduces(ranks: usize, len: usize, choice: Choice) -> Vec<u64> {
     let events = events(ranks, |world| {

@@ -323,6 +323,77 @@ fn sums_come_in_different_orders() {
     assert_eq!(cycle(wrong), name("all-reduce"));
 }
 
+/// Two ranks broadcast in different orders. Short data wait in the slots. But a root of long data waits until the other rank
+/// has read them.
+#[test]
+fn long_broadcasts_come_in_different_orders() {
+    let crossed = |len: usize| {
+        verdict(2, |world| {
+            stream!(let s = world.stream()?);
+            let roots = (
+                Broadcast::open(&s, "energy", 0, len)?,
+                Broadcast::open(&s, "mass", 1, len)?,
+            );
+            let [x, y] = [0, 1].map(|_| Region::<f64>::zeroed(world, len));
+            let lent = (roots, (x?.on(&s)?, y?.on(&s)?));
+            let rank = world.rank();
+            let (graph, _) = s.capture(lent, |s, ((mut energy, mut mass), (mut x, mut y))| {
+                if rank == 0 {
+                    energy.enqueue(s, &mut x)?;
+                    mass.enqueue(s, &mut y)?;
+                } else {
+                    mass.enqueue(s, &mut y)?;
+                    energy.enqueue(s, &mut x)?;
+                }
+                Ok(((energy, mass), (x, y)))
+            })?;
+            graph.verify(&s)
+        })
+    };
+    assert!(matches!(crossed(1), Verdict::Proved(_)));
+    assert_eq!(cycle(crossed(100_000)), name("broadcast"));
+}
+
+/// What ranks read from each other's memory is read in every replay, and in the calls between.
+#[test]
+fn long_collectives_are_replayed() {
+    const LEN: usize = 200_000;
+    let ranks = World::local(2, |world| -> Result<()> {
+        let rank = world.rank();
+        stream!(let s = world.stream()?);
+        let mut blocks = AllToAll::open(&s, "blocks", LEN)?;
+        let mut x = Region::from_slice(&world, &vec![rank as u64; 2 * LEN])?.on(&s)?;
+        let mut y = Region::zeroed(&world, 2 * LEN)?.on(&s)?;
+        let add = |x: &mut [u64]| x.iter_mut().for_each(|x| *x += 10);
+        blocks.enqueue(&s, &x, &mut y)?;
+        s.launch(add, &mut x)?;
+        let (graph, lent) = s.capture((blocks, x, y), |s, (mut blocks, mut x, mut y)| {
+            blocks.enqueue(s, &x, &mut y)?;
+            // The memory is used again at once.
+            s.launch(add, &mut x)?;
+            Ok((blocks, x, y))
+        })?;
+        graph.verify(&s)?.proof()?;
+        let (mut blocks, x, y) = graph.replay(&s, lent, 3)?;
+        let y = y.into_host(&s)?;
+        assert!(
+            y.iter()
+                .enumerate()
+                .all(|(at, y)| *y == 30 + (at / LEN) as u64)
+        );
+        let mut y = y.on(&s)?;
+        blocks.enqueue(&s, &x, &mut y)?;
+        let y = y.into_host(&s)?;
+        assert!(
+            y.iter()
+                .enumerate()
+                .all(|(at, y)| *y == 40 + (at / LEN) as u64)
+        );
+        Ok(())
+    });
+    ranks.into_iter().collect::<Result<()>>().unwrap();
+}
+
 /// Each rank waits for the other's data on one stream, and completes on another behind a hand-off from the first.
 #[test]
 fn hand_offs_close_a_ring() {

@@ -28,6 +28,8 @@ const KINDS: [&str; 12] = [
 ];
 const SHORT: usize = 3;
 const LONG: usize = 5000;
+/// Targets read the data from the memory of origins.
+const LONGEST: usize = 50_000;
 
 /// This is not a test, but the ranks' program.
 #[test]
@@ -111,13 +113,13 @@ fn forever(world: &World, kind: &str, len: usize) -> Result<()> {
     }
 }
 
-/// The others end soon, with an error that names the dead rank. Each kind loses one rank with short vectors, and
-/// another one with long vectors.
+/// The others end soon, with an error that names the dead rank. Each kind loses one rank with short vectors, another one
+/// with long vectors, and one with vectors that are longer still.
 #[test]
 fn a_rank_that_was_killed_in_any_collective_is_named_by_all_others() {
     const RANKS: usize = 4;
     for (number, kind) in KINDS.into_iter().enumerate() {
-        for (turn, len) in [SHORT, LONG].into_iter().enumerate() {
+        for (turn, len) in [SHORT, LONG, LONGEST].into_iter().enumerate() {
             let victim = (number + 2 * turn) % RANKS;
             let job = processes::start("collectives::a_rank", &format!("{kind} {len}"), RANKS);
             job.wait_ready();

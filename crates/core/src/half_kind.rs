@@ -16,7 +16,7 @@ impl HalfKind {
     /// The half of the peer that does what is awaited.
     pub(crate) fn of(awaited: Awaited) -> Option<HalfKind> {
         match awaited {
-            Awaited::Exposure => Some(HalfKind::Inbox),
+            Awaited::Exposure | Awaited::Read => Some(HalfKind::Inbox),
             Awaited::Completion => Some(HalfKind::Outbox),
             _ => None,
         }

@@ -35,6 +35,10 @@
 //! slots with two buffers. A device whose [`rings`](crate::device::Device::rings) says so promises to carry them out.
 //! Others never see one: [`Wait::ring`] and [`Add::turn`] are `None`, and [`Move::buffers`] is 2.
 //!
+//! Where a target can read the origin's memory, long data of some collectives take no way through a slot. The origin puts
+//! their address there, and the target copies them by a [`Pull`]. Then the origin waits for an add by which the target tells
+//! it that it has read ([`Awaited::Read`]).
+//!
 //! # Abort by value
 //!
 //! A [`Check`] that does not pass fails its batch, too.
@@ -55,6 +59,7 @@ pub use lanes::{Batch, Lane};
 
 use crate::ids::WindowId;
 use crate::memory::Ptr;
+use crate::process::memory::Readable;
 
 /// What one epoch adds to a word, however many blocks, copy engines or NICs took part.
 pub const QUANTUM: u64 = 1 << 20;
@@ -92,6 +97,8 @@ pub enum Awaited {
     Barrier,
     /// The end of a transport's reads of a put's source.
     Ticket,
+    /// The target's [`Pull`]s from this origin's memory.
+    Read,
     /// Another stream of this process.
     Event,
     /// A kernel of this stream, which is to complete the peer itself. The wait for it does not block: the word is
@@ -105,7 +112,7 @@ impl std::fmt::Display for Awaited {
             Awaited::Exposure => "its post",
             Awaited::Completion => "its complete",
             Awaited::Barrier => "its arrival at a barrier",
-            Awaited::Ticket => "the end of its reads",
+            Awaited::Ticket | Awaited::Read => "the end of its reads",
             Awaited::Event => "an event of another stream",
             Awaited::Kernel => "its completion by a kernel",
         })
@@ -184,6 +191,36 @@ pub enum Turn {
         /// The operand of that wait.
         operand: Ptr,
     },
+    /// Adds nothing. But if the batch fails before, it poisons the word like any other add.
+    Never,
+}
+
+/// Copies data from the origin's own memory, which another process may have, to this rank's. The origin has put the
+/// address to a slot. It leaves the memory alone until this rank has told it, by a later add, that the data were read. If
+/// the origin fails before, it poisons the word that this rank had waited for, and only then is the memory used again. So
+/// the batch fails if that word is poisoned when the data have been read.
+#[derive(Clone, Copy, Debug)]
+pub struct Pull {
+    /// The origin's process.
+    pub origin: Readable,
+    /// Where the address lies, a `u64`, in the first buffer. It need not be aligned.
+    pub address: Ptr,
+    /// The distance from one buffer to the next, in bytes.
+    pub flip: usize,
+    /// How many buffers there are: a power of two.
+    pub buffers: u32,
+    /// The operand that chooses the buffer, as for a [`Move`].
+    pub parity: Ptr,
+    /// How many bytes behind the address the data begin.
+    pub offset: usize,
+    /// Where the data go.
+    pub to: Ptr,
+    /// How many bytes.
+    pub bytes: usize,
+    /// The word that says that the data are not what they should be, if it is poisoned.
+    pub guard: Ptr,
+    /// What this rank waited for at that word, for messages.
+    pub tag: Tag,
 }
 
 /// Memory for a few bytes, with a tag beside every four of them: first the four bytes, then the tag, a `u32`. Both are
@@ -512,6 +549,8 @@ pub enum Step {
     Check(Check),
     /// Move data.
     Move(Move),
+    /// Copy data from the origin's own memory. Only devices with [rings](crate::device::Device::rings) carry it out.
+    Pull(Pull),
     /// Make all earlier moves of the lane visible to every reader that sees a later add of the lane. For moves of the
     /// stream itself, the add does that anyway. The step is for transports that must be told.
     Flush,

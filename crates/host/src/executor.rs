@@ -409,7 +409,7 @@ impl Core {
         let patience = if helper.is_some() {
             helped(self.peers)
         } else {
-            self.peers
+            until_read(self.peers, batch)
         };
         let mut slept = false;
         let (engine, mover): (*mut Engine, *mut _) = (&mut self.engine, mover);
@@ -593,6 +593,18 @@ fn said(panic: Box<dyn Any + Send>) -> String {
 /// Whether the helper can be told of earlier rings when this batch has run.
 fn takes_no_time(batch: &Batch) -> bool {
     batch.is_helped() && !batch.has_moves()
+}
+
+/// The patience of a wait until targets have read what this batch puts. A yield takes no less time than a target takes for
+/// so many bytes. To sleep and to be woken again would take longer than to read a megabyte.
+fn until_read(patience: Patience, batch: &Batch) -> Patience {
+    const EACH: u64 = 4 << 10;
+    const MOST: u64 = 1 << 10;
+    let more = (batch.bytes_of_others() / EACH).min(MOST) as u32;
+    Patience {
+        yields: patience.yields + more,
+        ..patience
+    }
 }
 
 /// The patience of waits that turn a NIC's engine. They make as many looks as others, but each look takes as long as

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tidegate_hal::batch::{Add, Batch, Move, Wait};
+use tidegate_hal::batch::{Add, Batch, Move, Pull, Wait};
 use tidegate_hal::lock;
 use tidegate_hal::stamps::{self, Leg, Stamp, Stamps, now};
 use tidegate_words::{Added, Blocked, Mover, State, epoch_of};
@@ -216,6 +216,13 @@ impl<M: Mover> Mover for Stamped<'_, M> {
         // SAFETY: the caller's promise.
         unsafe { self.mover.carry(step) };
         self.stamper.moved();
+    }
+
+    unsafe fn pull(&mut self, pull: &Pull, from: u64) -> bool {
+        // SAFETY: the caller's promise.
+        let pulled = unsafe { self.mover.pull(pull, from) };
+        self.stamper.moved();
+        pulled
     }
 
     unsafe fn add(&mut self, add: &Add) -> Added {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate_hal::batch::{Add, Batch, Move, POISON, QUANTUM, Step, Store, Tag, Turn, Wait};
+use tidegate_hal::batch::{Add, Batch, Move, POISON, Pull, QUANTUM, Step, Store, Tag, Turn, Wait};
 use tidegate_hal::memory::Ptr;
 
 use crate::bell::{Bell, Patience};
+use crate::sync::{Ordering, fence};
 use crate::word::{State, Word};
 
 /// The state of a batch after a look at all of its lanes.
@@ -68,6 +69,17 @@ pub trait Mover {
     ///
     /// The promises of [`Batch::new`] hold for the batch that the move belongs to, and its lane has reached the move.
     unsafe fn carry(&mut self, step: &Move);
+
+    /// Copies the data of a pull, which lie at this address of the origin's process. Returns whether it could. The default
+    /// cannot.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Mover::carry`]. The origin may write the data meanwhile.
+    unsafe fn pull(&mut self, pull: &Pull, from: u64) -> bool {
+        let _ = (pull, from);
+        false
+    }
 
     /// Adds to a word, after all earlier moves, and does not ring its bell. Returns whether it could; if not, the batch
     /// has failed. The default is for a word that is mapped, and always succeeds.
@@ -249,6 +261,11 @@ impl Engine {
                     },
                     // SAFETY: the batch's promises hold, and all earlier steps of the lane are done.
                     Step::Move(step) => unsafe { mover.carry(step) },
+                    // SAFETY: as above.
+                    Step::Pull(step) => match unsafe { pull(step, mover) } {
+                        Ok(()) => {}
+                        Err(halt) => return Poll::Failed(halt),
+                    },
                     // The add that follows releases everything that this thread has written.
                     Step::Flush => {}
                     Step::Add(add) => {
@@ -517,6 +534,33 @@ unsafe fn halt(wait: &Wait) -> Halt {
     }
 }
 
+/// Pulls, and makes sure that the origin had not given up.
+///
+/// # Safety
+///
+/// As for [`Mover::pull`].
+#[inline(never)]
+unsafe fn pull(pull: &Pull, mover: &mut impl Mover) -> Result<(), Halt> {
+    // SAFETY: the caller's promise; the parity is the operand of the wait before, which has advanced it.
+    let epoch = unsafe { word(pull.parity) }.epoch();
+    let turn = epoch as usize & (pull.buffers as usize - 1);
+    let at = pull.address.byte_add(turn * pull.flip);
+    // SAFETY: as above. The origin put the address there before this lane's wait was over.
+    let address = unsafe { at.0.cast::<u64>().read_unaligned() };
+    // SAFETY: as above.
+    let whole = unsafe { mover.pull(pull, address.wrapping_add(pull.offset as u64)) };
+    // The origin poisons, and then uses the memory again. If any of that was read, this finds the poison.
+    fence(Ordering::Acquire);
+    // SAFETY: as above.
+    match whole && unsafe { word(pull.guard) }.load() & POISON == 0 {
+        true => Ok(()),
+        false => Err(Halt::Wait {
+            tag: pull.tag,
+            epoch,
+        }),
+    }
+}
+
 /// Returns whether anything was added.
 ///
 /// # Safety
@@ -540,6 +584,7 @@ unsafe fn signal(add: &Add) -> bool {
                 return false;
             }
         }
+        Some(Turn::Never) => return false,
     }
     // SAFETY: the caller's promise.
     unsafe { word(add.word) }.add(add.value);

@@ -287,6 +287,7 @@ fn signals_of(rank: &Rank, index: usize) -> Vec<(Key, LegRef)> {
                     continue;
                 }
                 Operation::Arrive => beside(Operation::Arrive, true),
+                Operation::Pull => beside(Operation::Complete, false),
                 _ => {
                     let before = (at.stream, tells.window, tells.peer);
                     beside(Operation::Post, false).or_else(|| posted.get(&before).copied())

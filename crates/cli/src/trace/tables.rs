@@ -118,6 +118,7 @@ pub(super) fn awaited(operation: Operation) -> &'static str {
         Operation::Complete => "put",
         Operation::Arrive => "arrival",
         Operation::Read => "the NIC",
+        Operation::Pull => "read",
         _ => "signal",
     }
 }

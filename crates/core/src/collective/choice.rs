@@ -39,7 +39,9 @@ pub struct Choice {
     pub pair: usize,
     /// The most bytes of a message between two ranks, where one rank sends to another what it has itself. Longer data
     /// is sent in pieces. Each rank has room for two pieces from each rank that sends to it, or for four if the
-    /// algorithm has two phases. The default is 256 KiB on the host, and 16 MiB on GPUs. If many ranks send to one,
+    /// algorithm has two phases. The default is 256 KiB on the host, and 16 MiB on GPUs. Pieces of a broadcast, scatter,
+    /// all-gather or all-to-all on the host are four times as long, since processes of one node read them from each
+    /// other's memory where they can. If many ranks send to one,
     /// pieces are shorter than chosen, so that the room of a rank stays below 128 MiB where possible.
     pub piece: usize,
     /// The most ranks of which each sends a short vector to all others. More ranks gather the vectors of all in a
@@ -96,8 +98,9 @@ const SHORTEST: usize = 4 << 10;
 
 impl Choice {
     /// The most elements of a slot, where ranks have up to two slots for each of the others.
-    pub(crate) fn piece(&self, ranks: usize, size: usize) -> usize {
+    /// Pieces may be `longer` than chosen.
+    pub(crate) fn piece(&self, ranks: usize, size: usize, longer: usize) -> usize {
         let fits = (ROOM / (2 * ranks)).max(SHORTEST);
-        (self.piece.min(fits) / size).max(1)
+        (self.piece.saturating_mul(longer).min(fits) / size).max(1)
     }
 }

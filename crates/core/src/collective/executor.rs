@@ -33,13 +33,16 @@ use crate::place::On;
 use crate::region::{Region, RegionBody};
 use crate::stream::{Stream, prepare_wait};
 use crate::window::{
-    BySlot, Inbox, Joint, JointKind, LocalAction, LocalMove, Origin, Outbox, Put, Putting, Round,
-    RoundPlan, Run, Window, hash_of,
+    BySlot, Inbox, Joint, JointKind, LocalAction, LocalMove, Origin, Outbox, Put, Putting, Receive,
+    Round, RoundPlan, Run, Window, hash_of,
 };
 use crate::world::Team;
 
 /// For how many different buffers and reductions the rounds are kept.
 const KEPT: usize = 8;
+
+/// How many times as long pieces may be that targets can read from the memory of origins.
+const PULLED: usize = 4;
 
 /// The most ranks that a rank sends to in one stage. The lanes of a stage must all be resident on a GPU.
 const PEERS: usize = 32;
@@ -136,7 +139,12 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         choice: Choice,
     ) -> Result<Self> {
         let (rank, ranks) = (team.rank(), team.size());
-        let piece = choice.piece(ranks, size_of::<T>());
+        // Data that are read from the origin's memory need no room, and no copy that goes on at the same time.
+        let longer = match team.world().device().rings() && what.kind.pulls() {
+            true => PULLED,
+            false => 1,
+        };
+        let piece = choice.piece(ranks, size_of::<T>(), longer);
         let joint = Joint {
             kind: what
                 .kind
@@ -419,8 +427,12 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
                         count: send.count,
                     })
                     .collect(),
-                origins: (stage.receives.iter())
-                    .map(|(slot, _)| self.in_job(slot.rank))
+                receives: (stage.receives.iter())
+                    .map(|(slot, count)| Receive {
+                        rank: self.in_job(slot.rank),
+                        slot: number(&self.inbound, *slot),
+                        count: *count,
+                    })
                     .collect(),
                 beside: lanes(&stage.beside),
                 behind: lanes(&stage.behind),

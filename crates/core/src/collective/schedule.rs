@@ -358,6 +358,14 @@ impl Schedule {
         }
     }
 
+    /// Copies a long run beside the sends of a call, by pieces, so that no piece is sent late because of it.
+    pub(crate) fn copy_pieces_beside(&mut self, job: &Job, from: Spot, to: Spot, count: usize) {
+        for (number, (first, count)) in job.pieces(count).enumerate() {
+            let stage = number * job.turns();
+            self.copy_beside(stage, from.plus(first), to.plus(first), count);
+        }
+    }
+
     /// Copies when a stage has received.
     pub(crate) fn copy_behind(&mut self, stage: usize, from: From, to: Spot, count: usize) {
         if count != 0 {

@@ -306,6 +306,26 @@ fn check_lanes(schedule: &Schedule) {
     }
 }
 
+/// What is sent stays as it is until the end of the call: targets may read it at any time.
+fn check_sources(schedule: &Schedule) {
+    let mut sent: Vec<(Buffer, Range<usize>)> = Vec::new();
+    for stage in &schedule.stages {
+        let writes = |lanes: &[Vec<Local>], sent: &[(Buffer, Range<usize>)]| {
+            for one in lanes.iter().flatten() {
+                let to = one.to.first..one.to.first + one.count;
+                let meets = |(buffer, range): &(Buffer, Range<usize>)| {
+                    *buffer == one.to.buffer && range.start < to.end && to.start < range.end
+                };
+                assert!(!sent.iter().any(meets), "{one:?} in {schedule:?}");
+            }
+        };
+        writes(&stage.beside, &sent);
+        let sends = stage.sends.iter();
+        sent.extend(sends.map(|it| (it.from.buffer, it.from.first..it.from.first + it.count)));
+        writes(&stage.behind, &sent);
+    }
+}
+
 /// Nodes of any shape: one, some with ranks that follow each other or not, or one for each rank.
 fn nodes(ranks: usize, random: &mut Rng) -> Nodes {
     let some = 1 + random.below(ranks);
@@ -344,11 +364,14 @@ fn check(kind: JointKind, ranks: usize, random: &mut Rng) {
                 size,
                 // Ranks may divide a step into stages differently.
                 peers: random.of(&[1, 2, 3, 32]),
-                piece: choice.piece(ranks, size),
+                piece: choice.piece(ranks, size, 1),
                 nodes: nodes.clone(),
             };
             let made = schedule(&job, &choice, &case.what[rank], case.in_place);
             check_lanes(&made);
+            if kind.pulls() {
+                check_sources(&made);
+            }
             made
         })
         .collect();

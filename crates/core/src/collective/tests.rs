@@ -60,6 +60,31 @@ fn teams_have_all_of_them_too() {
     }
 }
 
+/// An origin whose data nobody reads hears of that.
+#[test]
+fn a_root_does_not_wait_for_a_target_that_leaves() {
+    for len in [1, 50_000] {
+        let results = World::<Host>::local(2, |world| -> Result<()> {
+            stream!(let s = world.stream()?);
+            let mut data = Broadcast::open(&s, "data", 0, len)?;
+            let mut x = Region::from_slice(&world, &vec![1.0; len])?.on(&s)?;
+            // Short data wait in the slots, which are full at last.
+            let calls = if world.rank() == 0 { 20 } else { 0 };
+            (0..calls).try_for_each(|_| data.enqueue(&s, &mut x))?;
+            s.synchronize()
+        });
+        assert!(results[1].is_ok());
+        let error = results[0].as_ref().unwrap_err().to_string();
+        assert!(error.contains("window `data`"), "{error}");
+        let awaited = if len == 1 {
+            "its post"
+        } else {
+            "the end of its reads"
+        };
+        assert!(error.contains(awaited), "{error}");
+    }
+}
+
 /// The same sums in every run, to the bit, although other ranks are late each time.
 #[test]
 fn a_hundred_runs_have_the_same_bits() {
@@ -211,7 +236,7 @@ fn ranks_that_disagree_are_told() {
             AllToAll::<f64, Host>::open_counts(&s, "x", to, from).map(drop)
         };
         let oneself = all_to_all(&only(4096, [1, 1]), &only(1, [1, 1]));
-        let piece = Choice::default().piece(3, 8);
+        let piece = Choice::default().piece(3, 8, 4);
         let pieces = all_to_all(&only(piece + 2, [0, 1]), &only(piece + 3, [1, 0]));
         all_to_all(&only(piece + 3, [0, 1]), &only(piece + 3, [1, 0])).unwrap();
         for opened in [roots, kinds, blocks, counts, oneself, pieces] {

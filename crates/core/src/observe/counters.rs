@@ -84,15 +84,16 @@ struct Epochs {
     as_target: u64,
     bytes: u64,
     /// For each of [`OPERATIONS`] how many waits, and how many nanoseconds.
-    waits: [(u64, u64); 4],
+    waits: [(u64, u64); OPERATIONS.len()],
 }
 
 /// What a stream can wait for, as a label.
-const OPERATIONS: [(Operation, &str); 4] = [
+const OPERATIONS: [(Operation, &str); 5] = [
     (Operation::Post, "post"),
     (Operation::Complete, "complete"),
     (Operation::Arrive, "arrive"),
     (Operation::Read, "read"),
+    (Operation::Pull, "pull"),
 ];
 
 #[derive(Debug, Default)]

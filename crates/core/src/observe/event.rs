@@ -334,6 +334,8 @@ pub enum Operation {
     Arrive,
     /// The NIC has read the source of a put.
     Read,
+    /// A target has read long data from the origin's own memory.
+    Pull,
 }
 
 /// As what the other rank does: "waits for rank 3 to post".
@@ -343,7 +345,7 @@ impl fmt::Display for Operation {
             Operation::Post => "post",
             Operation::Complete => "complete",
             Operation::Arrive => "come to a barrier",
-            Operation::Read => "have read the source",
+            Operation::Read | Operation::Pull => "have read the source",
         })
     }
 }
@@ -363,6 +365,7 @@ impl Operation {
             Awaited::Exposure => Some(Operation::Post),
             Awaited::Completion => Some(Operation::Complete),
             Awaited::Barrier => Some(Operation::Arrive),
+            Awaited::Read => Some(Operation::Pull),
             _ => None,
         }
     }
@@ -486,7 +489,7 @@ impl Declared {
     pub(super) fn of(batch: &Batch, call: EpochCall, site: CallSite) -> Self {
         let lanes = (0..).zip(batch.lanes());
         let parts = lanes.flat_map(|(number, lane)| {
-            parts(number, batch.steps(*lane), batch.bytes_by_nic(number))
+            parts(number, batch.steps(*lane), batch.bytes_by_others(number))
         });
         Declared {
             batch: batch.id(),
@@ -497,8 +500,8 @@ impl Declared {
     }
 }
 
-/// The parts of a lane. `by_nic` is how many bytes the NIC moves for it.
-fn parts(lane: u32, steps: &[Step], by_nic: u64) -> Vec<Part> {
+/// The parts of a lane. `by_others` is how many bytes the NIC moves for it, or the target pulls.
+fn parts(lane: u32, steps: &[Step], by_others: u64) -> Vec<Part> {
     if steps.is_empty() {
         // As in a barrier of one rank. Nothing is done, and so nothing is stamped.
         return Vec::new();
@@ -530,15 +533,16 @@ fn parts(lane: u32, steps: &[Step], by_nic: u64) -> Vec<Part> {
                 }
             }
             Step::Move(step) => last.bytes += step.count as u64 * u64::from(step.size),
+            Step::Pull(step) => last.bytes += step.bytes as u64,
             Step::Add(add) => last.tells.extend(add.tag.and_then(tells)),
             Step::Check(_) | Step::Flush | Step::Store(_) => continue,
         }
         used = true;
     }
-    if by_nic != 0
+    if by_others != 0
         && let Some(last) = parts.iter_mut().rev().find(|part| !part.tells.is_empty())
     {
-        last.bytes = by_nic;
+        last.bytes = by_others;
     }
     parts
 }

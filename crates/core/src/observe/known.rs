@@ -347,7 +347,7 @@ impl fmt::Display for Noun {
             Post => "post",
             Complete => "completion",
             Arrive => "arrival",
-            Read => "read",
+            Read | Pull => "read",
         })
     }
 }

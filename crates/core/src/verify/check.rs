@@ -168,13 +168,18 @@ impl Net {
         count(op(Act::Add, before.given), given);
         match (before.given, before.waited) {
             // An origin waits for one post before each of its completes.
-            (Operation::Complete, _) => count(op(Act::Wait, Operation::Post), -given),
+            (Operation::Complete, _) => {
+                count(op(Act::Wait, Operation::Post), -given);
+                // Where targets read this rank's memory, it waits for that once in each epoch.
+                count(op(Act::Wait, Operation::Pull), -given);
+            }
             (given, Some(waited)) => {
                 let awaited = match given {
                     Operation::Arrive => Operation::Arrive,
                     _ => Operation::Complete,
                 };
                 count(op(Act::Wait, awaited), -i128::from(waited));
+                count(op(Act::Add, Operation::Pull), i128::from(waited));
             }
             (_, None) => {}
         }

@@ -7,6 +7,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::far;
 use tidegate_hal::ids::TeamId;
 use tidegate_hal::memory::Block as _;
+use tidegate_hal::process::memory::Readable;
 
 use super::check::{check, check_own, differ};
 use super::declare::Window;
@@ -206,6 +207,10 @@ impl<T: Element, K: Discipline> Window<T, K> {
         if matches!(description.terms.purpose, Purpose::Collective(_)) && world.device().rings() {
             description.rings = description.neighbours();
             description.rings.retain(|other| is_near(*other));
+            description.readable = match &description.terms.purpose {
+                Purpose::Collective(joint) if joint.kind.pulls() => Some(Readable::here()),
+                _ => None,
+            };
         }
         if world.staged() {
             description.far = description.neighbours();
@@ -286,6 +291,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
         let words = exposed
             .map(|each| word(each, Shape::exposed))
             .chain(done.map(|each| word(each, Shape::done)));
+        let readers = shape.targets.iter().enumerate();
+        let readers = readers.filter(|(_, target)| routes.of(**target).place.reads);
+        let words = words.chain(readers.map(|each| word(each, Shape::read)));
         let size = size_of::<T>();
         let (words, block) = (words.collect(), own.block.clone());
         let mut watched =

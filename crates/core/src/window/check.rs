@@ -256,6 +256,7 @@ mod tests {
             far: Vec::new(),
             land_up_to: 0,
             rings: Vec::new(),
+            readable: None,
             started_alone: false,
         }
     }

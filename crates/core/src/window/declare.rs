@@ -175,6 +175,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             far: Vec::new(),
             land_up_to: 0,
             rings: Vec::new(),
+            readable: None,
             started_alone: false,
         };
         Window {

@@ -7,6 +7,7 @@
 //! with the number of ranks.
 
 use serde::{Deserialize, Serialize};
+use tidegate_hal::process::memory::Readable;
 
 use super::Kind;
 use super::joint::Joint;
@@ -32,6 +33,8 @@ pub(super) struct Description {
     pub(super) land_up_to: usize,
     /// The ranks whose slots are rings if they agree, in ascending order.
     pub(super) rings: Vec<usize>,
+    /// This process, if neighbours may read its memory.
+    pub(super) readable: Option<Readable>,
     /// Whether the rank is alone because its process was started without a job.
     pub(super) started_alone: bool,
 }
@@ -83,6 +86,8 @@ pub(super) struct Part {
     pub(super) land_up_to: usize,
     /// Whether it would use rings with the neighbour.
     pub(super) ring: bool,
+    /// Its process, if the neighbour may read its memory.
+    pub(super) readable: Option<Readable>,
 }
 
 /// [`Outbound`], to a neighbour that knows who it is.

@@ -150,6 +150,7 @@ impl<'a> Edges<'a> {
                 far: mine.far.binary_search(&neighbour.rank).is_ok(),
                 land_up_to: mine.land_up_to,
                 ring: mine.rings.binary_search(&neighbour.rank).is_ok(),
+                readable: mine.readable,
             };
             Letter {
                 rank: neighbour.rank,
@@ -310,6 +311,7 @@ pub(super) mod tests {
             far: Vec::new(),
             land_up_to: 16,
             rings: Vec::new(),
+            readable: None,
             started_alone: false,
         }
     }

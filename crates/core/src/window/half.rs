@@ -7,6 +7,7 @@ use tidegate_hal::batch::{Landed, Ring, Side};
 use tidegate_hal::device::{Device, Reclaim};
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::Keep;
+use tidegate_hal::process::memory::Readable;
 
 use super::group::Group;
 use super::through::Reach;
@@ -35,6 +36,9 @@ pub(super) struct Peer {
     pub(super) landed: Option<Landed>,
     /// If slots between the two ranks are a ring: at this rank if the peer is an origin, and at the peer if it is a target.
     pub(super) ring: Option<Ring>,
+    /// If data between the two ranks are [pulled](super::pull): the origin's process, which is this one if the peer is a
+    /// target.
+    pub(super) reads: Option<Readable>,
     /// If the peer is an origin by range, and data is staged: the elements that it accesses.
     pub(super) ranges: Vec<PeerRange>,
     pub(super) link: Link,

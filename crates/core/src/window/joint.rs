@@ -69,6 +69,23 @@ impl JointKind {
             | JointKind::Counted { .. } => true,
         }
     }
+
+    /// Whether ranks read long data from the memory of others, where they can. In a gather, that would only move work to
+    /// the root, which has the most.
+    pub(crate) fn pulls(self) -> bool {
+        match self {
+            JointKind::Broadcast { .. }
+            | JointKind::Scatter { .. }
+            | JointKind::AllGather
+            | JointKind::AllToAll => true,
+            JointKind::Gather { .. }
+            | JointKind::Reduce { .. }
+            | JointKind::AllReduce
+            | JointKind::ReduceScatter
+            | JointKind::Counted { .. }
+            | JointKind::Scan { .. } => false,
+        }
+    }
 }
 
 /// The hash of numbers of elements.

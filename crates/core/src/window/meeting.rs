@@ -9,6 +9,7 @@ use tidegate_hal::batch::{Awaited, Landed, Shape as Elements, Side, Tag};
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::nic::Keep;
+use tidegate_hal::process::memory::Readable;
 use tidegate_hal::site::CallSite;
 
 use super::describe::Description;
@@ -122,6 +123,7 @@ impl<D: Device> Meeting<D> {
                         .then(|| own.byte_add(cell + Shape::FIRED)),
                     landed: None,
                     ring: None,
+                    reads: None,
                     ranges: Vec::new(),
                     link,
                 })
@@ -144,7 +146,12 @@ impl<D: Device> Meeting<D> {
             let peer = peer(index, route, shape.exposed(index), route.place.done, 0)?;
             let ring = route.place.ring.zip(route.base());
             let ring = ring.map(|(ring, base)| ring.at(base));
-            Ok(Peer { ring, ..peer })
+            let reads = route.place.reads.then(Readable::here);
+            Ok(Peer {
+                ring,
+                reads,
+                ..peer
+            })
         });
         // All ranks have described the window alike.
         let early = mine.exposed_at_first();
@@ -173,6 +180,7 @@ impl<D: Device> Meeting<D> {
             Ok(Peer {
                 landed: landed[index],
                 ring: shape.ring(origin, own),
+                reads: shape.reads(origin),
                 ranges: ranges.collect(),
                 ..peer
             })

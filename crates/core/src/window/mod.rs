@@ -91,6 +91,7 @@ mod orders;
 mod outbox;
 mod plan;
 mod programs;
+mod pull;
 mod refused;
 mod rest;
 mod ring;
@@ -127,7 +128,9 @@ pub use outbox::Outbox;
 use plan::{submit, submit_armed};
 pub use rest::{Rest, RestMut};
 pub(crate) use round::Round;
-pub(crate) use round_plan::{LocalAction, LocalMove, Origin, Put, Putting, RoundPlan, Run};
+pub(crate) use round_plan::{
+    LocalAction, LocalMove, Origin, Put, Putting, Receive, RoundPlan, Run,
+};
 pub(crate) use rounds::Rounds;
 pub use source::{IntoSource, IntoSourceMut, Source, SourceMut};
 pub use tidegate_hal::batch::Op;

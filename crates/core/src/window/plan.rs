@@ -405,7 +405,7 @@ pub(super) fn lower<D: Device>(
     // batch.
     (unsafe { Batch::new(lanes, keep) })
         .helped(helped)
-        .moved_by_nic(sent)
+        .moved_by_others(sent)
 }
 
 /// Submits a batch of window halves, and arms the NIC with the programs that the batch rings for.

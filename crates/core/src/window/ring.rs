@@ -33,6 +33,12 @@ const RING: usize = 64 << 10;
 /// The most bytes that the ring of a slot takes beyond two buffers of the slot.
 pub(super) const RING_BEYOND: usize = RING + 4 * SLOT_ALIGN;
 
+/// Whether a target should read data of so many bytes from the origin's own memory, where it can. That saves a copy, and
+/// costs a call of the system and a signal back.
+pub(super) fn is_long(bytes: usize) -> bool {
+    bytes >= 64 << 10
+}
+
 impl RingAt {
     /// The bytes from a flag to the first slot behind it. Few bytes share the flag's cache line, and others begin with a
     /// line. Elements are aligned to the greatest power of two that divides their size, or to less.

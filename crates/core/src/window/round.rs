@@ -10,6 +10,9 @@
 //! Where lanes go side by side, the waits of a long call are *late*: each stands in the batch of the next round, with the
 //! moves behind it and the post of that round. So a piece is reduced or copied while the next one is on its way.
 //!
+//! Where long data are [pulled](super::pull), moves from slots become pulls. The last round that puts to a target also
+//! waits until the target has read all data of the call.
+//!
 //! A round is a pair of epochs, like those of [`exchange`](super::exchange), for the origins and targets that it names.
 //! The post exposes the buffer that the round after the next fills. So it comes behind all moves of earlier rounds,
 //! which read that buffer, and no slot is written while it is read.
@@ -18,6 +21,7 @@
 //!
 //! A round that is refused has enqueued nothing, or only its first batch. Then the caller revokes the window.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_hal::batch::{Action, Awaited, Batch, Check, Move, Side, Step, Tag};
@@ -30,8 +34,9 @@ use super::exposure::{signal_arms, signal_steps, wait_step};
 use super::note::{Lanes, Note, What};
 use super::plan::lower;
 use super::programs::programs;
+use super::pull::{Address, are_pulled, has_read, pull_step, until_read};
 use super::round_plan::{
-    LocalAction, LocalMove, Origin, Put, Putting, RoundPlan, is_apart, only_origin,
+    LocalAction, LocalMove, Origin, Put, Putting, Receive, RoundPlan, is_apart, only_origin,
 };
 use super::{BySlot, Half, Inbox, Link, Outbox, Peer, submit, submit_armed};
 use crate::element::Element;
@@ -107,26 +112,30 @@ impl<D: Device> Round<D> {
             });
         let mut rounds = Vec::new();
         let mut earlier = None;
-        for plan in plans {
+        let mut reads = reads_of(outbound, &outbox.held.edges, plans);
+        for (number, plan) in plans.iter().enumerate() {
+            let reads = reads.remove(&number).unwrap_or_default();
             // SAFETY: the caller's promise.
-            rounds.push(unsafe { Self::new(inbox, outbox, plan, (earlier, late), most) }?);
+            rounds.push(unsafe { Self::new(inbox, outbox, plan, (earlier, late), (most, reads)) }?);
             earlier = late.then_some(plan);
         }
         if let Some(last) = earlier {
             // The reductions of the last round are a batch of their own: without waits, it may have all of a device.
             let end = RoundPlan {
                 puts: Vec::new(),
-                origins: Vec::new(),
+                receives: Vec::new(),
                 beside: Vec::new(),
                 behind: Vec::new(),
             };
             // SAFETY: the caller's promise.
+            let most = (most, Vec::new());
             rounds.push(unsafe { Self::new(inbox, outbox, &end, (Some(last), false), most) }?);
         }
         Ok(rounds)
     }
 
-    /// Makes the batches of a round. The waits of an `earlier` round stand in it, and its own may be `late`.
+    /// Makes the batches of a round. The waits of an `earlier` round stand in it, and its own may be `late`. Its last batch
+    /// also waits until targets have read the data of so many epochs.
     ///
     /// # Safety
     ///
@@ -136,18 +145,24 @@ impl<D: Device> Round<D> {
         outbox: &Outbox<'_, T, D, BySlot>,
         plan: &RoundPlan<'_, D>,
         (earlier, late): (Option<&RoundPlan<'_, D>>, bool),
-        most: usize,
+        (most, reads): (usize, Vec<(usize, usize)>),
     ) -> Result<Self> {
         let (inbound, outbound) = (inbox.half(), &outbox.held.half);
         let edges = &outbox.held.edges;
         let (size, window) = (size_of::<T>(), inbound.window.id);
-        let origins = indices(inbound, plan.origins.iter().copied());
+        let origins = indices(inbound, plan.receives.iter().map(|each| each.rank));
         let edge = |put: &Put<'_, D>| &edges[put.slot];
         let lanes = plan.puts.iter().map(|put| edge(put).lane);
         let targets = indices(outbound, lanes.map(|lane| outbound.peers[lane].rank));
 
-        // The puts of the round.
-        let note = |put: &Put<'_, D>| Note {
+        // The puts of the round. What is pulled is put by its address.
+        let address = |put: &Put<'_, D>| {
+            let peer = &outbound.peers[edge(put).lane];
+            let pulled = matches!(put.what, Putting::All) && are_pulled(peer, put.count * size);
+            pulled.then(|| Address::of(put.from.at(), size))
+        };
+        let addresses: Vec<_> = plan.puts.iter().map(address).collect();
+        let note = |(put, address): (&Put<'_, D>, &Option<Address>)| Note {
             what: match put.what {
                 Putting::All => What::Put,
                 Putting::Rows { count, size } => What::PutRows {
@@ -158,12 +173,15 @@ impl<D: Device> Round<D> {
             },
             edge: put.slot as u32,
             first: 0,
-            count: put.count,
-            local: (put.from.at(), put.from.region.id),
+            count: address.as_ref().map_or(put.count, |it| it.elements),
+            local: match address {
+                None => (put.from.at(), put.from.region.id),
+                Some(address) => (address.at(), put.from.region.id),
+            },
             local_layout: None,
             remote_layout: None,
         };
-        let notes: Vec<_> = plan.puts.iter().map(note).collect();
+        let notes: Vec<_> = plan.puts.iter().zip(&addresses).map(note).collect();
         let direct = plan.puts.iter().filter(|put| edge(put).is_direct());
         let touched: Vec<_> = direct
             .clone()
@@ -187,19 +205,19 @@ impl<D: Device> Round<D> {
         let by_nic = arms.iter().any(|set| !set.is_empty());
 
         let post = |peer: &Peer| signal_steps(peer, window, Awaited::Exposure);
-        let steps = |lane: &[LocalMove<'_, D>]| -> Vec<Step> {
-            lane.iter()
-                .flat_map(|one| lower_local(inbox, one))
-                .collect()
-        };
         let mut follows: Vec<&LocalMove<'_, D>> = Vec::new();
         // The waits, and behind each the moves that need nothing else.
         let mut waits: Vec<Vec<Step>> = Vec::new();
         let (mut later, mut posted) = (Vec::new(), Vec::new());
         // The round whose waits stand in this one.
         let awaits = earlier.or((!late).then_some(plan));
-        let awaited = awaits.iter().flat_map(|awaits| &awaits.origins);
-        let awaited = indices(inbound, awaited.copied());
+        let received = awaits.map_or(&[][..], |awaits| &awaits.receives);
+        let awaited = indices(inbound, received.iter().map(|each| each.rank));
+        let steps = |lane: &[LocalMove<'_, D>]| -> Vec<Step> {
+            lane.iter()
+                .flat_map(|one| lower_local(inbox, one, received))
+                .collect()
+        };
         for index in &awaited {
             waits.push(vec![wait_step(&inbound.peers[*index], window)]);
         }
@@ -229,6 +247,19 @@ impl<D: Device> Round<D> {
                 }
             }
         }
+        // The origins whose data this rank reads. If some of that is in the second batch, they hear of it there.
+        let readers = awaited.iter().zip(&mut waits);
+        let readers = readers.filter(|(index, _)| inbound.peers[**index].reads.is_some());
+        let mut told = Vec::new();
+        for (index, lane) in readers {
+            let origin = &inbound.peers[*index];
+            let step = has_read(origin, window);
+            let reads = |one: &LocalMove<'_, D>| matches!(one.from, Origin::Slot(rank, ..) if rank == origin.rank);
+            match later.iter().any(|lane| lane.iter().any(reads)) {
+                true => told.push(step),
+                false => lane.push(step),
+            }
+        }
         let posts: Vec<_> = (origins.iter().filter(|index| !posted.contains(index)))
             .map(|index| post(&inbound.peers[*index]))
             .collect();
@@ -251,10 +282,30 @@ impl<D: Device> Round<D> {
             uses(&mut later.iter().flat_map(|lane| lane.iter())),
         ];
 
+        // Where this rank reads in the second batch, so may a peer that waits for it. So this rank waits there, too.
+        let reads = reads
+            .iter()
+            .map(|(index, epochs)| until_read(&outbound.peers[*index], window, *epochs));
+        let (at_first, at_last) = match later.is_empty() {
+            true => (reads.collect(), Vec::new()),
+            false => (Vec::new(), reads.collect()),
+        };
         let nothing =
             origins.is_empty() && targets.is_empty() && beside.is_empty() && waits.is_empty();
         let first = (!nothing).then(|| {
             let puts = lower(outbound, edges, &targets, &by_lane);
+            let pulled = addresses.iter().any(Option::is_some);
+            // Tools hear of the data, and not of their addresses.
+            let puts = match pulled {
+                true => {
+                    let bytes = targets.iter().map(|target| {
+                        let puts = plan.puts.iter().filter(|put| edge(put).lane == *target);
+                        puts.map(|put| (put.count * size) as u64).sum()
+                    });
+                    puts.moved_by_others(bytes.collect())
+                }
+                false => puts,
+            };
             // SAFETY: words lie in blocks that the halves hold. Posts, puts and waits touch different words, as in an
             // exchange. The moves of the puts write slots of peers. The moves beside and behind the waits write regions
             // of the stream. The caller promises that the former touch nothing that others write, and `follower` has
@@ -262,10 +313,11 @@ impl<D: Device> Round<D> {
             // exposed again by a post of a later batch, or behind them. Moves into a lane that has a landing were left
             // out.
             let (posts, waits) = unsafe {
-                let posts = Batch::new(posts, Vec::new());
+                let keep = addresses.into_iter().flatten().map(Address::keep);
+                let posts = Batch::new(posts, keep.collect());
                 (
                     posts,
-                    Batch::new(waits.into_iter().chain(beside), Vec::new()),
+                    Batch::new(waits.into_iter().chain(beside).chain(at_first), Vec::new()),
                 )
             };
             let parts = [posts, puts, waits].map(Arc::new);
@@ -274,9 +326,15 @@ impl<D: Device> Round<D> {
             Arc::new(unsafe { Batch::join(&[posts, puts, waits]) }.helped(by_nic))
         });
         let behind = (!later.is_empty()).then(|| {
-            let each = later.len().div_ceil(most);
+            // What tells origins stands behind all moves.
+            let lanes = if told.is_empty() { most } else { 1 };
+            let each = later.len().div_ceil(lanes);
             let lanes = later.chunks(each);
-            let lanes = lanes.map(|lanes| lanes.iter().flat_map(|lane| steps(lane)).collect());
+            let lanes = lanes.map(|lanes| -> Vec<Step> {
+                let moves = lanes.iter().flat_map(|lane| steps(lane));
+                moves.chain(told.iter().copied()).collect()
+            });
+            let lanes = lanes.chain(at_last);
             // SAFETY: the stream has waited for all slots that the moves read, and until a post of a later batch only
             // this batch uses the buffers that the operands choose. The caller promises the rest.
             Arc::new(unsafe { Batch::new(lanes, Vec::new()) })
@@ -396,11 +454,48 @@ fn may_be_late<D: Device>(
     follows && inbound.peers.iter().chain(&outbound.peers).all(is_mapped)
 }
 
-/// The steps of a local move.
+/// For how many epochs a round waits until targets have read: by round, the index of each such target among the peers, and
+/// the number. No round writes what an earlier one of the call has put, so it is enough if the last one waits.
+fn reads_of<D: Device>(
+    outbound: &Half<D>,
+    edges: &[Edge],
+    plans: &[RoundPlan<'_, D>],
+) -> BTreeMap<usize, Vec<(usize, usize)>> {
+    let mut epochs = BTreeMap::new();
+    let mut last = 0;
+    for (number, plan) in plans.iter().enumerate() {
+        let mut targets: Vec<_> = plan.puts.iter().map(|put| edges[put.slot].lane).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        for target in targets {
+            if outbound.peers[target].reads.is_some() {
+                *epochs.entry(target).or_default() += 1;
+                last = number;
+            }
+        }
+    }
+    BTreeMap::from([(last, epochs.into_iter().collect())])
+}
+
+/// The steps of a local move, which reads slots of what was received.
 fn lower_local<T: Element, D: Device>(
     inbox: &Inbox<'_, T, D, BySlot>,
     one: &LocalMove<'_, D>,
+    received: &[Receive],
 ) -> impl Iterator<Item = Step> + use<T, D> {
+    let half = inbox.half();
+    if let (LocalAction::Copy, Origin::Slot(rank, slot, offset)) = (&one.action, &one.from) {
+        let origin = &half.peers[peer_of(half, *rank)];
+        let mut received = received.iter();
+        let put = received.find(|put| (put.rank, put.slot) == (*rank, *slot));
+        let put = put.expect("moves read what was received");
+        if are_pulled(origin, put.count * size_of::<T>()) {
+            let to = (one.to.at(), one.count * size_of::<T>());
+            let (side, _) = inbox.side(*slot);
+            let step = pull_step(origin, half.window.id, (side.base, side.flip), *offset, to);
+            return None.into_iter().chain([step]);
+        }
+    }
     let place = |from: &Origin<'_, D>| match *from {
         Origin::Run(run) => (Side::linear(run.at()), Ptr::NULL, 2),
         Origin::Slot(rank, slot, offset) => {

@@ -11,8 +11,8 @@ use crate::region::RegionBody;
 /// What a round does. Numbers of slots count the slots in the order of their declaration.
 pub(crate) struct RoundPlan<'b, D: Device> {
     pub(crate) puts: Vec<Put<'b, D>>,
-    /// The ranks that put to this one.
-    pub(crate) origins: Vec<usize>,
+    /// What others put to this rank.
+    pub(crate) receives: Vec<Receive>,
     /// Lanes of moves between buffers.
     pub(crate) beside: Vec<Vec<LocalMove<'b, D>>>,
     /// Lanes of moves when all origins have put, and the lanes beside are over.
@@ -49,6 +49,13 @@ pub(crate) struct Put<'b, D: Device> {
     pub(crate) what: Putting<'b, D>,
     pub(crate) slot: usize,
     pub(crate) from: Run<'b, D>,
+    pub(crate) count: usize,
+}
+
+/// A put of another rank, which it has like this, too.
+pub(crate) struct Receive {
+    pub(crate) rank: usize,
+    pub(crate) slot: usize,
     pub(crate) count: usize,
 }
 

@@ -26,11 +26,12 @@ use serde::{Deserialize, Serialize};
 use tidegate_hal::batch::{Landing, Ring};
 use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Ptr, Sharing};
+use tidegate_hal::process::memory::Readable;
 
 use super::Kind;
 use super::describe::room;
 use super::edges::{Edges, Neighbour};
-use super::ring::RingAt;
+use super::ring::{RingAt, is_long};
 use crate::error::Result;
 use crate::nic::NicLine;
 
@@ -59,6 +60,8 @@ pub(super) struct Shape {
     landing_buffer: usize,
     /// For each origin whose slots are a ring: where it lies in the block.
     rings: Vec<Option<RingAt>>,
+    /// For each origin whose memory this rank reads: its process.
+    reads: Vec<Option<Readable>>,
     /// The size of one buffer of staging, in bytes.
     staging_buffer: usize,
     double: bool,
@@ -95,6 +98,8 @@ pub(super) struct Place {
     pub(super) landing_flip: usize,
     /// If the neighbour is an origin whose slots are a ring. The flip is the ring's stride then.
     pub(super) ring: Option<RingAt>,
+    /// Whether the rank reads the neighbour's memory, if that is an origin with a ring.
+    pub(super) reads: bool,
     /// In windows by range and atomic windows: where the memory begins.
     pub(super) memory: usize,
     /// How many elements it has.
@@ -132,6 +137,10 @@ impl Shape {
     pub(super) const BUFFERS: usize = 16;
     /// The offset of the operand for the wait for the end of a firing.
     pub(super) const FIRED: usize = 24;
+    /// In a cell for exposures, the offset of the word that the target adds to when it has read this rank's memory, and that
+    /// of its operand. Such a target is near, and so has neither of the two operands above.
+    pub(super) const READ: usize = Self::FIRED;
+    pub(super) const READ_OPERAND: usize = Self::BUFFERS;
 
     /// The shape of a rank's memory, if it and its neighbours fit together.
     pub(super) fn of(edges: &Edges<'_>) -> Self {
@@ -157,6 +166,7 @@ impl Shape {
             buffer,
             landing_buffer: 0,
             rings: Vec::new(),
+            reads: Vec::new(),
             staging_buffer: 0,
             double: mine.terms.buffers == 2,
         };
@@ -215,6 +225,14 @@ impl Shape {
         let (mine, data) = (edges.mine, self.data());
         for origin in &self.origins {
             let neighbour = edges.of(*origin).filter(|_| edges.is_ring(*origin));
+            let bytes = |index: &usize| mine.inbound[*index].len * mine.terms.size;
+            let readable = neighbour.filter(|neighbour| {
+                let mut bytes = neighbour.inbound.iter().map(bytes);
+                bytes.any(is_long)
+            });
+            let readable = readable.and_then(|neighbour| neighbour.said.readable);
+            self.reads
+                .push(readable.filter(|origin| origin.can_be_read()));
             self.rings.push(neighbour.map(|neighbour| {
                 let slots = || neighbour.inbound.iter();
                 let lens = slots().map(|index| mine.inbound[*index].len);
@@ -248,6 +266,12 @@ impl Shape {
     /// The ring of an origin's slots, in the block that is mapped at `base`.
     pub(super) fn ring(&self, origin: usize, base: Ptr) -> Option<Ring> {
         self.ring_at(origin).map(|ring| ring.at(base))
+    }
+
+    /// The process of an origin, if this rank reads its memory.
+    pub(super) fn reads(&self, origin: usize) -> Option<Readable> {
+        let index = self.origins.binary_search(&origin).ok()?;
+        self.reads[index]
     }
 
     fn ring_at(&self, origin: usize) -> Option<RingAt> {
@@ -288,6 +312,7 @@ impl Shape {
             flip: self.flip(other),
             landing_flip: if self.double { self.landing_buffer } else { 0 },
             ring: self.ring_at(other),
+            reads: self.reads(other).is_some(),
             memory: self.data(),
             len: edges.mine.memory,
         }
@@ -318,6 +343,10 @@ impl Shape {
 
     pub(super) fn exposed(&self, target: usize) -> usize {
         target * Self::CELL
+    }
+
+    pub(super) fn read(&self, target: usize) -> usize {
+        self.exposed(target) + Self::READ
     }
 
     pub(super) fn done(&self, origin: usize) -> usize {
@@ -393,6 +422,7 @@ mod tests {
             far: others(rank).filter(|other| Some(*other) == far).collect(),
             land_up_to: if rank == 3 { 16 } else { 24 },
             rings: Vec::new(),
+            readable: None,
             started_alone: false,
         };
         (0..ranks).map(describe).collect()

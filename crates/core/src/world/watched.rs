@@ -155,7 +155,7 @@ impl<D: Device> Watched<D> {
     /// Where the program last enqueued a wait for what is awaited, and whether it enqueued others in other places.
     pub(crate) fn last_wait(&self, awaited: Awaited) -> Option<(CallSite, bool)> {
         let half = match awaited {
-            Awaited::Exposure => HalfKind::Outbox,
+            Awaited::Exposure | Awaited::Read => HalfKind::Outbox,
             Awaited::Completion | Awaited::Barrier => HalfKind::Inbox,
             _ => return None,
         };

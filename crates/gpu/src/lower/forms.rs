@@ -36,6 +36,7 @@ fn name(step: &Step) -> String {
     match step {
         Step::Wait(wait) => format!("wait {:x}", address(wait.word)),
         Step::Move(mv) => format!("move {}", mv.count * mv.size as usize),
+        Step::Pull(pull) => format!("pull {}", pull.bytes),
         Step::Check(check) => format!("check {}", check.most),
         Step::Flush => "flush".into(),
         Step::Store(store) => format!("store {:x}", address(store.to)),

@@ -446,6 +446,7 @@ fn lower(
                 };
                 push(&check_step, &mut lane.steps);
             }
+            Step::Pull(_) => unreachable!("GPUs have no rings"),
             // An add releases everything that the team has written, and so does a store.
             Step::Flush => {}
             Step::Store(store) => {

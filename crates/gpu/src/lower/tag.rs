@@ -5,13 +5,14 @@ use tidegate_hal::batch::{Awaited, Tag};
 use tidegate_hal::ids::{TeamId, WindowId};
 
 /// The kinds of awaited things by number. The stamped kernel knows that of an event.
-const AWAITED: [Awaited; 6] = [
+const AWAITED: [Awaited; 7] = [
     Awaited::Exposure,
     Awaited::Completion,
     Awaited::Barrier,
     Awaited::Ticket,
     Awaited::Event,
     Awaited::Kernel,
+    Awaited::Read,
 ];
 
 /// The team's number for a wait that belongs to no window.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Step;
 #[cfg(doc)]
-use super::{Check, Landed, Landing, QUANTUM, Ring, Store, Turn};
+use super::{Check, Landed, Landing, Pull, QUANTUM, Ring, Store, Turn};
 use crate::lock;
 
 /// A lane: `steps[first .. first + len]` of its batch.
@@ -28,10 +28,11 @@ pub struct Batch {
     /// Whether it rings doorbells of a NIC, or waits for words that a NIC adds to.
     helped: bool,
     moves: bool,
-    /// Whether its moves are few and short.
-    quick: bool,
-    /// For each lane, the bytes that a NIC moves for it. Empty if no NIC does.
-    by_nic: Box<[u64]>,
+    /// The bytes that its steps move, or more if a number in memory says how many. And those that others move for it.
+    bytes: u64,
+    bytes_of_others: u64,
+    /// For each lane, the bytes that a NIC or the target moves for it. Empty if none does.
+    by_others: Box<[u64]>,
     /// Whether tools know what it does.
     told: AtomicBool,
     /// The batch in the form that its device executes.
@@ -45,6 +46,7 @@ const QUICK: u64 = 16 << 10;
 fn bytes_of(steps: &[Step]) -> u64 {
     let moves = steps.iter().map(|step| match step {
         Step::Move(step) => (step.count as u64).saturating_mul(step.size.into()),
+        Step::Pull(pull) => pull.bytes as u64,
         _ => 0,
     });
     moves.fold(0, u64::saturating_add)
@@ -73,6 +75,8 @@ impl Batch {
     /// - if an operand is the `parity` of a move, its lane does not advance it again before an add;
     /// - the flags of a [`Ring`] are live, aligned to 8 bytes, and written by the one lane that signals by them. The
     ///   operand of a [`Turn`] is that of a wait for the same peer, and only this stream advances it;
+    /// - the address of a [`Pull`] is live, initialised, and put before the wait in front of it. Its destination may be
+    ///   written, as that of a move, and its guard is the word of that wait;
     /// - index tables are written before the batch is submitted, and not again;
     /// - every side, result, comparand and index table is live for all the elements that its shape (and flip)
     ///   reaches, aligned for elements of `size` bytes; sources are initialised;
@@ -108,16 +112,19 @@ impl Batch {
                 Lane { first, len }
             })
             .collect();
-        let moves = steps.iter().any(|step| matches!(step, Step::Move(_)));
-        let quick = bytes_of(&steps) <= QUICK;
+        let moves = steps
+            .iter()
+            .any(|step| matches!(step, Step::Move(_) | Step::Pull(_)));
+        let bytes = bytes_of(&steps);
         static LAST: AtomicU64 = AtomicU64::new(0);
         Batch {
             id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             helped: false,
-            by_nic: Box::default(),
+            by_others: Box::default(),
             told: AtomicBool::new(false),
             moves,
-            quick,
+            bytes,
+            bytes_of_others: 0,
             steps: steps.into(),
             lanes,
             _keep: keep.into(),
@@ -149,26 +156,27 @@ impl Batch {
             .map(|batch| -> Arc<dyn Any + Send + Sync> { Arc::clone(*batch) as _ })
             .collect();
         let helped = batches.iter().any(|batch| batch.helped);
-        let by_nic = batches
-            .iter()
-            .flat_map(|batch| (0..batch.lanes.len()).map(|lane| batch.bytes_by_nic(lane as u32)));
-        let by_nic = by_nic.collect();
+        let by_others = batches.iter().flat_map(|batch| {
+            (0..batch.lanes.len()).map(|lane| batch.bytes_by_others(lane as u32))
+        });
+        let by_others = by_others.collect();
         // SAFETY: the caller's promise; the batches themselves keep what they keep.
         (unsafe { Batch::new(lanes, keep) })
             .helped(helped)
-            .moved_by_nic(by_nic)
+            .moved_by_others(by_others)
     }
 
-    /// Says how many bytes a NIC moves for each lane, for tools. No device looks at it.
+    /// Says how many bytes a NIC moves for each lane, or the target pulls, for tools. No device looks at it.
     #[must_use]
-    pub fn moved_by_nic(mut self, bytes: Vec<u64>) -> Self {
-        self.by_nic = bytes.into();
+    pub fn moved_by_others(mut self, bytes: Vec<u64>) -> Self {
+        self.bytes_of_others = bytes.iter().sum();
+        self.by_others = bytes.into();
         self
     }
 
-    /// How many bytes a NIC moves for a lane.
-    pub fn bytes_by_nic(&self, lane: u32) -> u64 {
-        self.by_nic.get(lane as usize).copied().unwrap_or(0)
+    /// How many bytes a NIC moves for a lane, or the target pulls.
+    pub fn bytes_by_others(&self, lane: u32) -> u64 {
+        self.by_others.get(lane as usize).copied().unwrap_or(0)
     }
 
     /// Notes that tools are told what the batch does. Returns whether they were told before.
@@ -197,7 +205,7 @@ impl Batch {
     /// Whether its own work takes a microsecond or so. A stream may then put off what others hear of it until it has done
     /// the next batch, too.
     pub fn is_quick(&self) -> bool {
-        self.quick
+        self.bytes <= QUICK
     }
 
     /// Whether some step is a wait.
@@ -205,9 +213,14 @@ impl Batch {
         self.steps.iter().any(|step| matches!(step, Step::Wait(_)))
     }
 
-    /// The bytes that its moves move, or more if a number in memory says how many.
+    /// The bytes that its steps move, or more if a number in memory says how many.
     pub fn bytes(&self) -> u64 {
-        bytes_of(&self.steps)
+        self.bytes
+    }
+
+    /// The bytes that a NIC moves for it, or that targets pull.
+    pub fn bytes_of_others(&self) -> u64 {
+        self.bytes_of_others
     }
 
     /// The lanes; [`Batch::steps`] has the steps of each.

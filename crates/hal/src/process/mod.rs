@@ -20,6 +20,7 @@
 //! the addresses either: it must not use values of its parent.
 
 mod forked;
+pub mod memory;
 mod this;
 
 pub use forked::Forked;

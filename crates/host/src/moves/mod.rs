@@ -23,7 +23,7 @@ mod walk;
 
 use std::mem::MaybeUninit;
 
-use tidegate_hal::batch::{Action, Move, Op, Shape, Side};
+use tidegate_hal::batch::{Action, Move, Op, Pull, Shape, Side};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{Mover, Word};
 
@@ -149,6 +149,11 @@ impl Mover for HostMover {
                 unsafe { swap(step, src, dst, compare, result, scalar) };
             }
         }
+    }
+
+    unsafe fn pull(&mut self, pull: &Pull, from: u64) -> bool {
+        // SAFETY: the caller's promise: the destination is memory of this rank, as that of a move.
+        unsafe { pull.origin.read(from, pull.to.0, pull.bytes) }
     }
 }
 

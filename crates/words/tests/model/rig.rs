@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Once};
 
 use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicU64 as AtomicWord;
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Batch, Move, QUANTUM, Ring, Shape, Side, Step, Tag, Turn, Wait,
+    Action, Add, Awaited, Batch, Move, Pull, QUANTUM, Ring, Shape, Side, Step, Tag, Turn, Wait,
 };
 use tidegate_hal::memory::Ptr;
 use tidegate_words::sync::model::{self, Died, Mutant};
@@ -399,6 +400,14 @@ impl Mover for DataMover {
             };
             dst.write(src.read());
         }
+    }
+
+    unsafe fn pull(&mut self, pull: &Pull, from: u64) -> bool {
+        let from = std::ptr::with_exposed_provenance::<AtomicWord>(from as usize);
+        // SAFETY: both are atomics, which live as long as the batch runs.
+        let (from, to) = unsafe { (&*from, &*pull.to.0.cast::<AtomicWord>()) };
+        to.store(from.load(Relaxed), Relaxed);
+        true
     }
 }
 

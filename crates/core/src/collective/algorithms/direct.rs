@@ -25,7 +25,7 @@ pub(super) fn gather(job: &Job, root: usize, blocks: &Blocks) -> Schedule {
         return made;
     }
     let own = OUTPUT.plus(blocks.first(root));
-    made.copy_beside(0, INPUT, own, blocks.count(root));
+    made.copy_pieces_beside(job, INPUT, own, blocks.count(root));
     for other in job.others() {
         for (step, (first, count)) in job.pieces(blocks.count(other)).enumerate() {
             let to = OUTPUT.plus(blocks.first(other) + first);
@@ -45,7 +45,7 @@ pub(super) fn scatter(job: &Job, root: usize, blocks: &Blocks) -> Schedule {
         return made;
     }
     let own = INPUT.plus(blocks.first(root));
-    made.copy_beside(0, own, OUTPUT, blocks.count(root));
+    made.copy_pieces_beside(job, own, OUTPUT, blocks.count(root));
     for other in job.others() {
         for (step, (first, count)) in job.pieces(blocks.count(other)).enumerate() {
             let from = INPUT.plus(blocks.first(other) + first);
@@ -59,7 +59,8 @@ pub(super) fn scatter(job: &Job, root: usize, blocks: &Blocks) -> Schedule {
 pub(super) fn all_to_all(job: &Job, to: &Blocks, from: &Blocks) -> Schedule {
     let mut made = Schedule::default();
     let own = OUTPUT.plus(from.first(job.rank));
-    made.copy_beside(0, INPUT.plus(to.first(job.rank)), own, to.count(job.rank));
+    let mine = INPUT.plus(to.first(job.rank));
+    made.copy_pieces_beside(job, mine, own, to.count(job.rank));
     for other in job.others() {
         for (step, (first, count)) in job.pieces(to.count(other)).enumerate() {
             let spot = INPUT.plus(to.first(other) + first);

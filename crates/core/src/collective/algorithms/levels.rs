@@ -94,12 +94,8 @@ pub(super) fn all_gather(job: &Job, input: Buffer, blocks: &Blocks) -> Schedule 
         _ => own,
     };
     if input == Buffer::Input {
-        // Beside the puts of the same piece, which is in the caches then.
-        for number in 0..part.pieces {
-            let (first, count) = job.piece_of(mine, number);
-            let stage = number * job.turns();
-            made.copy_beside(stage, INPUT.plus(first), own.plus(first), count);
-        }
+        // Each piece goes beside its puts, and is in the caches then.
+        made.copy_pieces_beside(job, INPUT, own, mine);
     }
     let from = |number| source.plus(job.piece_of(mine, number).0);
     let piece = |rank: usize, number| {

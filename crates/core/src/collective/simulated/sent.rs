@@ -27,7 +27,7 @@ fn sent_between(
             ranks,
             size: 8,
             peers: 32,
-            piece: choice.piece(ranks, 8),
+            piece: choice.piece(ranks, 8, 1),
             nodes: nodes.clone(),
         };
         let counts = Counts::Equal(count);

@@ -37,7 +37,18 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(team: &Team<Host>, random: &mut Rng) -> Self {
         let ranks = team.size();
-        let most = random.of(&[3, 50, 700]);
+        // The longest are read from the memory of other ranks.
+        let is_long = random.once_in(8);
+        let most = if is_long {
+            12_000
+        } else {
+            random.of(&[3, 50, 700])
+        };
+        let pieces = if is_long {
+            [68 << 10, 80 << 10, 1 << 20]
+        } else {
+            [64, 1024, 1 << 20]
+        };
         Plan {
             ranks,
             rank: team.rank(),
@@ -47,7 +58,7 @@ impl Plan {
             choice: Choice {
                 short: random.of(&[0, 256, 1 << 20]),
                 pair: random.of(&[0, 256, 1 << 20]),
-                piece: random.of(&[64, 1024, 1 << 20]),
+                piece: random.of(&pieces),
                 few: random.of(&[1, 3, 32]),
                 by_node: !random.once_in(4),
             },
@@ -109,7 +120,7 @@ pub(super) struct Buffers<'s> {
 
 /// How many elements a rank sends to another, if each pair has a number of its own.
 fn pair(from: usize, to: usize, plan: &Plan) -> usize {
-    (plan.counts[from] + 3 * to) % 40
+    (plan.counts[from] + 3 * to) % plan.len.max(40)
 }
 
 impl<'s> All<'s> {

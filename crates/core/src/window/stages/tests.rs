@@ -386,7 +386,7 @@ fn names(steps: &[Step]) -> String {
         Step::Move(mv) => format!("move {}", mv.count),
         Step::Add(add) if add.value == QUANTUM => "ring".to_owned(),
         Step::Add(add) => format!("part {}", add.value),
-        Step::Check(_) | Step::Flush | Step::Store(_) => "?".to_owned(),
+        Step::Pull(_) | Step::Check(_) | Step::Flush | Step::Store(_) => "?".to_owned(),
     };
     steps.iter().map(name).collect::<Vec<_>>().join(", ")
 }
