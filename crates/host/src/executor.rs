@@ -25,7 +25,8 @@ use crate::stamps::{Ring, Stamped, Stamper};
 pub(crate) enum Item {
     /// A batch, and the call that enqueued it.
     Batch(Arc<Batch>, CallSite),
-    Kernel(Job),
+    /// A kernel, which comes beside the item.
+    Kernel,
     /// Waits until another stream has passed a mark.
     Await(Arc<StreamState>, u64),
     Replay(Arc<List>, u64),
@@ -38,7 +39,7 @@ impl Item {
     pub(crate) fn call(&self) -> Call {
         match self {
             Item::Batch(..) => Call::Batch,
-            Item::Kernel(_) => Call::Launch,
+            Item::Kernel => Call::Launch,
             Item::Await(..) => Call::HandOff,
             Item::Replay(..) => Call::Replay,
             Item::Stop => Call::Drop,
@@ -152,14 +153,19 @@ impl Executor {
         }
     }
 
-    /// Executes one item. Returns whether more items may come. `next` is the item that follows at once, if it is known:
+    /// Executes one item. Returns whether more items may come. `kernel` returns the kernel of such an item. `next` is the item that follows at once, if it is known:
     /// if it is a quick batch, this item may count as passed only after that one. If there is none, all items count as
     /// passed.
     ///
     /// # Safety
     ///
     /// The item meets the conditions of the method of the hal that submitted it.
-    pub(crate) unsafe fn execute(&mut self, item: Item, next: Option<&Item>) -> bool {
+    pub(crate) unsafe fn execute(
+        &mut self,
+        item: Item,
+        kernel: impl FnOnce() -> Option<Job>,
+        next: Option<&Item>,
+    ) -> bool {
         let mut more = true;
         match item {
             Item::Batch(batch, site) => {
@@ -168,7 +174,8 @@ impl Executor {
                 unsafe { self.batch(&batch, site, soon) };
                 self.core.ran.push(batch);
             }
-            Item::Kernel(job) => {
+            Item::Kernel => {
+                let job = kernel().expect("it was enqueued before its item");
                 self.core.kernel(&job);
                 if self.is_forked() {
                     std::mem::forget(job);
@@ -218,7 +225,8 @@ impl Executor {
         let done = self.core.done.get() + 1;
         self.core.done.set(done);
         let soon = matches!(next, Some(Item::Batch(next, _)) if next.is_quick());
-        if !soon || done >= RUN {
+        // Items that had to wait may have been passed already, and their batches are not let go of yet.
+        if !soon || done >= RUN || self.core.ran.len() >= RUN as usize {
             self.core.settle();
         }
         // `settle` calls wakers, which may fork, too.

@@ -34,7 +34,8 @@ pub struct HostStream {
 
 enum Queue {
     Thread {
-        inlet: RefCell<Inlet>,
+        inlet: RefCell<Inlet<Item>>,
+        kernels: RefCell<Inlet<Job>>,
         thread: Cell<Option<JoinHandle<()>>>,
     },
     Inline(RefCell<Executor>),
@@ -110,7 +111,12 @@ fn not_inside<'a>(
 }
 
 /// Executes items until the stream is dropped.
-fn work(executor: &mut Executor, items: &mut Outlet, shared: &StreamState, own: Patience) {
+fn work(
+    executor: &mut Executor,
+    (items, kernels): &mut (Outlet<Item>, Outlet<Job>),
+    shared: &StreamState,
+    own: Patience,
+) {
     loop {
         let item = (shared.work).wait(own, || items.pop(), || executor.rests());
         // Look at the next item, but do not take it. The item is in the caches of another processor, and comes over
@@ -118,9 +124,12 @@ fn work(executor: &mut Executor, items: &mut Outlet, shared: &StreamState, own: 
         let next = items.peek();
         if let Some(next) = next {
             ahead::fetch_value(next);
+            if let (Item::Kernel, Some(kernel)) = (next, kernels.peek()) {
+                ahead::fetch_value(kernel);
+            }
         }
         // SAFETY: items come from the `unsafe` methods below, and their callers made the promises.
-        if !unsafe { executor.execute(item, next) } {
+        if !unsafe { executor.execute(item, || kernels.pop(), next) } {
             break;
         }
     }
@@ -142,7 +151,8 @@ impl HostStream {
         let queue = if inline {
             Queue::Inline(RefCell::new(executor))
         } else {
-            let (inlet, mut outlet) = queue();
+            let ((inlet, items), (kernels, jobs)) = (queue(), queue());
+            let mut outlets = (items, jobs);
             let feed = shared.clone();
             let thread = std::thread::Builder::new()
                 // A zero byte in a thread's name would be a panic.
@@ -150,13 +160,13 @@ impl HostStream {
                 .spawn(move || {
                     // Threads that wait for this stream must learn of every failure, even of a panic of the executor.
                     while let Err(panic) = catch_unwind(AssertUnwindSafe(|| {
-                        work(&mut executor, &mut outlet, &feed, own);
+                        work(&mut executor, &mut outlets, &feed, own);
                     })) {
                         executor.recover(panic);
                     }
                     if !feed.process.is_this() {
                         // The program has forked on this thread, and this is the child, whose one thread ends.
-                        std::mem::forget((executor, outlet));
+                        std::mem::forget((executor, outlets));
                     }
                 })
                 .map_err(|e| DeviceError::Exhausted {
@@ -165,6 +175,7 @@ impl HostStream {
                 })?;
             Queue::Thread {
                 inlet: RefCell::new(inlet),
+                kernels: RefCell::new(kernels),
                 thread: Cell::new(Some(thread)),
             }
         };
@@ -182,20 +193,28 @@ impl HostStream {
     /// # Errors
     ///
     /// [`DeviceError::QueueFull`].
+    #[inline]
     fn has_room(&self, items: usize) -> Result<(), DeviceError> {
         let Queue::Thread { inlet, .. } = &self.queue else {
             return Ok(());
         };
         let waiting = || self.mark() - self.shared.passed();
-        if inlet.borrow_mut().has_room(items, waiting) {
-            return Ok(());
+        match inlet.borrow_mut().has_room(items, waiting) {
+            true => Ok(()),
+            false => Err(self.full()),
         }
-        Err(DeviceError::QueueFull {
-            stream: self.shared.config.name.as_str().to_owned(),
-            most: MOST,
-        })
     }
 
+    #[cold]
+    fn full(&self) -> DeviceError {
+        DeviceError::QueueFull {
+            stream: self.shared.config.name.as_str().to_owned(),
+            most: MOST,
+        }
+    }
+
+    /// Enqueues an item, and its kernel if it is one.
+    ///
     /// # Errors
     ///
     /// [`DeviceError::Inside`], [`DeviceError::QueueFull`], [`DeviceError::Forked`]. Then nothing was counted.
@@ -203,7 +222,8 @@ impl HostStream {
     /// # Safety
     ///
     /// The item meets the conditions of the method of the hal that submits it.
-    unsafe fn push(&self, item: Item) -> Result<(), DeviceError> {
+    #[inline]
+    unsafe fn push(&self, item: Item, kernel: Option<Job>) -> Result<(), DeviceError> {
         self.shared.process.check()?;
         // Count the item before it is executed, because an inline executor may retire things meanwhile.
         let count = || {
@@ -221,7 +241,8 @@ impl HostStream {
                     self.shared.calls().called_at(site);
                 }
                 // SAFETY: the caller's promise.
-                let execute = AssertUnwindSafe(|| unsafe { executor.execute(item, None) });
+                let execute =
+                    AssertUnwindSafe(|| unsafe { executor.execute(item, || kernel, None) });
                 let executed = (self.shared.calls()).during(call, || catch_unwind(execute));
                 if let Err(panic) = executed {
                     executor.recover(panic);
@@ -229,8 +250,16 @@ impl HostStream {
                 // The kernel may have forked, and this may be the child.
                 self.shared.process.check()?;
             }
-            Queue::Thread { inlet, .. } => {
+            Queue::Thread { inlet, kernels, .. } => {
                 self.has_room(1)?;
+                if let Some(kernel) = kernel {
+                    let kernels = &mut *kernels.borrow_mut();
+                    // No more of them wait than items do.
+                    if !kernels.has_room(1, || self.mark() - self.shared.passed()) {
+                        return Err(self.full());
+                    }
+                    kernels.push(kernel);
+                }
                 count();
                 inlet.borrow_mut().push(item);
                 self.shared.work.ring();
@@ -239,27 +268,15 @@ impl HostStream {
         Ok(())
     }
 
-    /// # Errors
-    ///
-    /// As for [`HostStream::push`].
-    ///
-    /// # Safety
-    ///
-    /// As for [`HostStream::push`], for each repetition of a replay of the recording.
-    unsafe fn record_or_push(&self, recorded: Recorded) -> Result<(), DeviceError> {
-        if let Some(recording) = &mut *self.recording.borrow_mut() {
-            recording.steps.items.push(recorded);
-            return Ok(());
-        }
-        let item = match recorded {
-            Recorded::Batch(batch, site) => Item::Batch(batch, site),
-            Recorded::Kernel(job) => Item::Kernel(job),
-            Recorded::Signal(_) | Recorded::Await(..) => {
-                unreachable!("links exist only in recordings")
+    /// Notes an item, if the stream is recording.
+    fn records(&self, item: impl FnOnce() -> Recorded) -> bool {
+        match &mut *self.recording.borrow_mut() {
+            Some(recording) => {
+                recording.steps.items.push(item());
+                true
             }
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.push(item) }
+            None => false,
+        }
     }
 
     pub(crate) unsafe fn launch<N, K>(&self, kernel: K) -> Result<(), DeviceError>
@@ -267,8 +284,12 @@ impl HostStream {
         N: 'static,
         K: Fn() + Send + 'static,
     {
+        let mut job = Some(Job::new::<N, K>(kernel));
+        if self.records(|| Recorded::Kernel(job.take().expect("it is taken once"))) {
+            return Ok(());
+        }
         // SAFETY: the caller's promise (`ClosureDevice::launch`).
-        unsafe { self.record_or_push(Recorded::Kernel(Job::new::<N, K>(kernel))) }
+        unsafe { self.push(Item::Kernel, job) }
     }
 
     fn is_inline(&self) -> bool {
@@ -313,8 +334,11 @@ unsafe impl Stream for HostStream {
     }
 
     unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError> {
+        if self.records(|| Recorded::Batch(batch.clone(), site)) {
+            return Ok(());
+        }
         // SAFETY: the caller's promise.
-        unsafe { self.record_or_push(Recorded::Batch(batch.clone(), site)) }
+        unsafe { self.push(Item::Batch(batch.clone(), site), None) }
     }
 
     fn stamps(&self) -> Option<Arc<dyn Stamps>> {
@@ -355,7 +379,7 @@ unsafe impl Stream for HostStream {
                 let done = other.passed() >= *mark && !other.failed_by(*mark);
                 if !Arc::ptr_eq(other, &self.shared) && !done {
                     // SAFETY: waiting for another stream's count touches nothing but that count.
-                    unsafe { self.push(Item::Await(other.clone(), *mark)) }?;
+                    unsafe { self.push(Item::Await(other.clone(), *mark), None) }?;
                 }
             }
             EventKind::Recorded(link) => match &mut *self.recording.borrow_mut() {
@@ -436,7 +460,7 @@ unsafe impl Stream for HostStream {
             {
                 if stream.is_inline() == last {
                     // SAFETY: the caller's promise.
-                    unsafe { stream.push(Item::Replay(list.clone(), times)) }?;
+                    unsafe { stream.push(Item::Replay(list.clone(), times), None) }?;
                 }
             }
         }
@@ -446,7 +470,7 @@ unsafe impl Stream for HostStream {
 
 impl Drop for HostStream {
     fn drop(&mut self) {
-        let Queue::Thread { inlet, thread } = &self.queue else {
+        let Queue::Thread { inlet, thread, .. } = &self.queue else {
             return;
         };
         let Some(thread) = thread.take() else { return };

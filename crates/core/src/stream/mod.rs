@@ -10,8 +10,9 @@
 //!
 //! The queue of a host stream holds up to 2^20 items that are not done yet. Most calls enqueue one item. An all-reduce
 //! enqueues a few, and so does a call that first has to wait for a NIC's reads. A replay is one item, however many
-//! times it replays. An item takes 112 bytes, and more for a large closure. If the queue is full, a call returns
-//! [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull); [`Stream::synchronize`] makes room.
+//! times it replays. An item takes 32 bytes, a kernel 112 more, and still more if its closure is large. If the queue is
+//! full, a call returns [`DeviceError::QueueFull`](tidegate_hal::device::DeviceError::QueueFull);
+//! [`Stream::synchronize`] makes room.
 //!
 //! The driver of a GPU takes about 1,024 launches a stream. The next call then blocks until the stream has done some of
 //! its work. If it blocks for long, the report of long waits says so.

@@ -367,7 +367,7 @@ impl<D: Device> Round<D> {
         outbound.admit_more(Some(&self.targets), epochs)
     }
 
-    /// Enqueues the round. `begun` becomes true when other ranks may count on the rest of it.
+    /// Enqueues the round, which has been [admitted](Round::admit). `begun` becomes true when other ranks may count on the rest of it.
     ///
     /// # Errors
     ///
@@ -382,7 +382,6 @@ impl<D: Device> Round<D> {
     ) -> Result<()> {
         let (inbound, outbound) = (inbox.half(), &outbox.held.half);
         if let Some(batch) = &self.first {
-            self.admit(inbox, outbox, 1)?;
             self.uses[0].settle(stream, site)?;
             let arms: [&[Arm<D>]; 2] = [&self.arms[0], &self.arms[1]];
             submit_armed(stream, &arms, batch, call, site)?;
