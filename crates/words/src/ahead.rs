@@ -1,4 +1,4 @@
-//! Fetches memory that will be read next.
+//! Fetches memory that will be read or written next.
 //!
 //! # Model
 //!
@@ -9,6 +9,9 @@
 //!
 //! Processors run ahead of the loads that they wait for. Without a fence they would ask for the lines as soon as they
 //! guess that a wait will succeed. At that time the peer may still be writing the lines, and would lose them.
+//!
+//! Before a stream of the host copies data to a ring in a peer's memory, it asks for the lines for writing. The peer's
+//! processor has them since it last read them. Stores would ask for them, too, but for fewer at a time.
 //!
 //! # Failure
 //!
@@ -48,6 +51,12 @@ pub fn fetch_value<T>(value: &T) {
     lines_of(std::ptr::from_ref(value).cast(), size_of::<T>()).for_each(prefetch);
 }
 
+/// Asks for memory that another thread has read, and that will be written at once.
+#[inline]
+pub fn claim(base: *const u8, bytes: usize) {
+    lines_of(base, bytes).for_each(prefetch_to_write);
+}
+
 /// Makes everything that follows begin after all earlier loads have their values.
 #[inline]
 fn wait_for_loads() {
@@ -81,6 +90,23 @@ fn prefetch(line: *const u8) {
     let _ = line;
 }
 
+/// Asks the processor for a line that no other one has then.
+#[inline]
+fn prefetch_to_write(line: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    // SAFETY: a prefetch of any address is no access, and never faults. Processors that do not know it do nothing.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri), not(loom)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = line;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +114,7 @@ mod tests {
     #[test]
     fn memory_that_does_not_exist_is_not_accessed() {
         let places = [0, 64, usize::MAX].map(std::ptr::without_provenance);
+        places.iter().for_each(|place| claim(*place, MOST));
         fetch(places.into_iter().map(|place| (place, MOST)));
     }
 

@@ -30,7 +30,7 @@
 //!
 //! Inside, a collective is a window by slot with two buffers, and a call consists of epochs. So it runs on every device
 //! and over every NIC that windows do. A rank has room for two pieces from each rank that sends to it,
-//! or for four if the algorithm has two phases. Between streams of the host it has room for up to 16 short ones, so a
+//! or for four if the algorithm has two phases. Between streams of the host it has room for up to 32 short ones, so a
 //! rank that only sends runs ahead of the others.
 //!
 //! The first call for certain regions and a reduction prepares its batches. The last eight such sets are kept.

@@ -69,7 +69,7 @@ fn a_root_does_not_wait_for_a_target_that_leaves() {
             let mut data = Broadcast::open(&s, "data", 0, len)?;
             let mut x = Region::from_slice(&world, &vec![1.0; len])?.on(&s)?;
             // Short data wait in the slots, which are full at last.
-            let calls = if world.rank() == 0 { 20 } else { 0 };
+            let calls = if world.rank() == 0 { 40 } else { 0 };
             (0..calls).try_for_each(|_| data.enqueue(&s, &mut x))?;
             s.synchronize()
         });

@@ -27,8 +27,8 @@ const FLAG: usize = size_of::<u64>();
 
 /// The most buffers of a ring, and the most bytes of one that has more than two. An origin runs ahead by so much that
 /// neither side waits for a cache line in each call.
-const MOST_BUFFERS: usize = 16;
-const RING: usize = 64 << 10;
+const MOST_BUFFERS: usize = 32;
+const RING: usize = 256 << 10;
 
 /// The most bytes that the ring of a slot takes beyond two buffers of the slot.
 pub(super) const RING_BEYOND: usize = RING + 4 * SLOT_ALIGN;
@@ -130,7 +130,7 @@ mod tests {
             }
         }
         let few = RingAt::of([2].into_iter(), 4).0;
-        assert_eq!((few.stride, few.buffers), (16, 16));
+        assert_eq!((few.stride, few.buffers), (16, 32));
     }
 
     /// Whatever number of epochs there have been, the origin never finds fewer exposures than with two buffers, and never

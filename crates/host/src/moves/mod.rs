@@ -25,7 +25,7 @@ use std::mem::MaybeUninit;
 
 use tidegate_hal::batch::{Action, Move, Op, Pull, Shape, Side};
 use tidegate_hal::memory::Ptr;
-use tidegate_words::{Mover, Word};
+use tidegate_words::{Mover, Word, ahead};
 
 use nest::Loop;
 use numbers::{combine, fold, swap};
@@ -103,7 +103,12 @@ impl Mover for HostMover {
                         match size * step.count {
                             // A call of `memcpy` takes longer than that.
                             8 => copy_each::<8>(1, (src, 0), (dst, 0)),
-                            bytes => std::ptr::copy_nonoverlapping(src, dst, bytes),
+                            bytes => {
+                                if step.buffers > 2 && step.dst.flip != 0 {
+                                    ahead::claim(dst, bytes);
+                                }
+                                std::ptr::copy_nonoverlapping(src, dst, bytes);
+                            }
                         }
                     }
                     return;
