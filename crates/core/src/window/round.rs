@@ -127,8 +127,8 @@ impl<D: Device> Round<D> {
                 beside: Vec::new(),
                 behind: Vec::new(),
             };
-            // SAFETY: the caller's promise.
             let most = (most, Vec::new());
+            // SAFETY: the caller's promise.
             rounds.push(unsafe { Self::new(inbox, outbox, &end, (Some(last), false), most) }?);
         }
         Ok(rounds)
