@@ -25,6 +25,8 @@ use crate::stamps::{Ring, Stamped, Stamper};
 pub(crate) enum Item {
     /// A batch, and the call that enqueued it.
     Batch(Arc<Batch>, CallSite),
+    /// The last batch once more. A batch that is shared costs two atomic operations, which wait for stores as a fence does.
+    Again(CallSite),
     /// A kernel, which comes beside the item.
     Kernel,
     /// Waits until another stream has passed a mark.
@@ -38,7 +40,7 @@ impl Item {
     /// The call that enqueues it.
     pub(crate) fn call(&self) -> Call {
         match self {
-            Item::Batch(..) => Call::Batch,
+            Item::Batch(..) | Item::Again(_) => Call::Batch,
             Item::Kernel => Call::Launch,
             Item::Await(..) => Call::HandOff,
             Item::Replay(..) => Call::Replay,
@@ -51,6 +53,8 @@ pub(crate) struct Executor {
     core: Core,
     /// The mover for batches that touch far addresses.
     far: Option<Box<Far>>,
+    /// The last batch that was not the same as the one before. It is kept until another one comes.
+    last: Option<Arc<Batch>>,
 }
 
 /// The executor without its mover for far addresses.
@@ -150,6 +154,7 @@ impl Executor {
         Executor {
             core,
             far: bus.map(|bus| Box::new(Far::new(bus))),
+            last: None,
         }
     }
 
@@ -169,11 +174,12 @@ impl Executor {
         let mut more = true;
         match item {
             Item::Batch(batch, site) => {
-                let soon = matches!(next, Some(Item::Batch(next, _)) if takes_no_time(next));
+                self.core.ran.extend(self.last.replace(batch));
                 // SAFETY: the submitter's promise.
-                unsafe { self.batch(&batch, site, soon) };
-                self.core.ran.push(batch);
+                unsafe { self.last_batch(site, next) };
             }
+            // SAFETY: as above.
+            Item::Again(site) => unsafe { self.last_batch(site, next) },
             Item::Kernel => {
                 let job = kernel().expect("it was enqueued before its item");
                 self.core.kernel(&job);
@@ -224,7 +230,7 @@ impl Executor {
         }
         let done = self.core.done.get() + 1;
         self.core.done.set(done);
-        let soon = matches!(next, Some(Item::Batch(next, _)) if next.is_quick());
+        let soon = self.batch_of(next).is_some_and(Batch::is_quick);
         // Items that had to wait may have been passed already, and their batches are not let go of yet.
         if !soon || done >= RUN || self.core.ran.len() >= RUN as usize {
             self.core.settle();
@@ -252,6 +258,27 @@ impl Executor {
         self.core.broke(panic);
         self.core.done.update(|done| done + 1);
         self.core.settle();
+    }
+
+    /// The batch of the next item, if it is one.
+    fn batch_of<'a>(&'a self, next: Option<&'a Item>) -> Option<&'a Batch> {
+        match next? {
+            Item::Batch(batch, _) => Some(batch),
+            Item::Again(_) => self.last.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Runs the last batch.
+    ///
+    /// # Safety
+    ///
+    /// The promises of [`Batch::new`] hold.
+    unsafe fn last_batch(&mut self, site: CallSite, next: Option<&Item>) {
+        let soon = self.batch_of(next).is_some_and(takes_no_time);
+        let batch = Arc::as_ptr(self.last.as_ref().expect("the owner counts on it"));
+        // SAFETY: `last` holds the batch, and only `execute` replaces it. The rest is the caller's promise.
+        unsafe { self.batch(&*batch, site, soon) };
     }
 
     /// Runs a batch. `soon` says that a batch follows at once, which can tell the helper about both.

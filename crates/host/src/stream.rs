@@ -28,6 +28,8 @@ pub struct HostStream {
     stamps: Option<Arc<Ring>>,
     queue: Queue,
     recording: RefCell<Option<Recording>>,
+    /// The number of the batch that was enqueued last, or 0.
+    last: Cell<u64>,
     /// The patience of the owner's waits.
     own: Patience,
 }
@@ -184,6 +186,7 @@ impl HostStream {
             stamps,
             queue,
             recording: RefCell::new(None),
+            last: Cell::new(0),
             own,
         })
     }
@@ -237,7 +240,7 @@ impl HostStream {
                 let executor = &mut *not_inside(executor, "work")?;
                 count();
                 let call = item.call();
-                if let Item::Batch(_, site) = &item {
+                if let Item::Batch(_, site) | Item::Again(site) = &item {
                     self.shared.calls().called_at(site);
                 }
                 // SAFETY: the caller's promise.
@@ -337,8 +340,15 @@ unsafe impl Stream for HostStream {
         if self.records(|| Recorded::Batch(batch.clone(), site)) {
             return Ok(());
         }
+        let number = batch.id();
+        let item = match self.last.get() == number {
+            true => Item::Again(site),
+            false => Item::Batch(batch.clone(), site),
+        };
         // SAFETY: the caller's promise.
-        unsafe { self.push(Item::Batch(batch.clone(), site), None) }
+        unsafe { self.push(item, None) }?;
+        self.last.set(number);
+        Ok(())
     }
 
     fn stamps(&self) -> Option<Arc<dyn Stamps>> {
