@@ -48,6 +48,10 @@ pub struct Choice {
     /// logarithm of rounds, as long as these have no more than `8 * short` bytes together in an all-reduce, or `short`
     /// bytes in an all-gather. A scan of more ranks goes from rank to rank. The default is 32.
     pub few: usize,
+    /// From how many bytes on the sum of vectors that are not short goes from node to node; of a reduce-scatter, all blocks
+    /// of a rank count. That sends the fewest bytes over the network, but each node waits for the one before. Shorter
+    /// vectors are reduced in chunks, as on one node. The default is 0.
+    pub along: usize,
     /// Whether data crosses the network once a node, and not once a rank, where several ranks share a node:
     /// [`World::node`](crate::World::node) says which do. It is so by default.
     pub by_node: bool,
@@ -87,6 +91,7 @@ impl Default for Choice {
             pair: 64 << 10,
             piece: 256 << 10,
             few: 32,
+            along: 0,
             by_node: true,
         }
     }

@@ -103,8 +103,11 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
             && longest <= job.piece
             && longest.saturating_mul(job.size) <= choice.short
     };
-    // Whether a reduction in the order of the ranks can go from node to node.
-    let by_node = nodes.are_layered() && nodes.are_in_order();
+    // Whether a reduction of so many elements goes from node to node, which it can in the order of the ranks.
+    let is_along = |elements: usize| {
+        let may = nodes.are_layered() && nodes.are_in_order();
+        may && elements.saturating_mul(job.size) >= choice.along
+    };
     let made = match what.kind {
         JointKind::Broadcast { root } => {
             let count = counts.vector();
@@ -152,7 +155,7 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
                     true => bundled::gather_and_reduce(job, root, count),
                     false => reduce::to_root(job, root, count),
                 }
-            } else if by_node {
+            } else if is_along(count) {
                 let chunks = Blocks::split(nodes.longest(), count);
                 along::along_nodes(job, Buffer::Output, &chunks, Goal::Rank(root))
             } else {
@@ -174,7 +177,7 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
                     true => levels::share_and_reduce(job, input, count),
                     false => reduce::everywhere(job, input, count),
                 }
-            } else if by_node {
+            } else if is_along(count) {
                 let chunks = Blocks::split(nodes.longest(), count);
                 along::along_nodes(job, input, &chunks, Goal::All)
             } else {
@@ -183,7 +186,8 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
         }
         JointKind::ReduceScatter => {
             let count = counts.vector();
-            match by_node && !is_short(count.saturating_mul(job.ranks)) {
+            let all = count.saturating_mul(job.ranks);
+            match is_along(all) && !is_short(all) {
                 true => {
                     let blocks = Blocks::equal(job.ranks, count);
                     along::along_nodes(job, Buffer::Input, &blocks, Goal::Each)

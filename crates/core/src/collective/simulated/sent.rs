@@ -111,6 +111,30 @@ fn between_nodes_data_goes_once_a_node() {
     }
 }
 
+/// From a chosen length on, sums go from node to node. Shorter vectors go in chunks, and cross more often.
+#[test]
+fn sums_go_from_node_to_node_from_a_chosen_length_on() {
+    for (nodes, each) in [(2, 2), (4, 2)] {
+        let ranks = nodes * each;
+        let shape = Nodes::new((0..ranks).map(|rank| rank / each));
+        for along in [1 << 16, 1 << 18] {
+            let choice = Choice {
+                along,
+                ..Choice::default()
+            };
+            let far = |kind, count| sent_between(kind, &shape, ranks, count, choice).far;
+            let (bound, below) = (along / 8, along / 8 - ranks);
+            let least = |count| 2 * (nodes - 1) * count;
+            assert_eq!(far(JointKind::AllReduce, bound), least(bound));
+            assert!(far(JointKind::AllReduce, below) > least(below));
+            let root = ranks - 1;
+            let least = |count| (nodes - 1) * count;
+            assert_eq!(far(JointKind::Reduce { root }, bound), least(bound));
+            assert!(far(JointKind::Reduce { root }, below) > least(below));
+        }
+    }
+}
+
 #[test]
 fn long_vectors_cost_as_few_bytes_as_a_ring() {
     for ranks in [2, 3, 8] {
