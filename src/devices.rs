@@ -48,6 +48,10 @@ macro_rules! names {
         pub type Last<'b, 's, T, K = BySlot> = generic::Last<'b, 's, T, $device, K>;
         /// The right to complete all targets from inside a kernel, as its argument; see [`generic::LastOfAll`].
         pub type LastOfAll<'b, 's, T, K = BySlot> = generic::LastOfAll<'b, 's, T, $device, K>;
+        /// An inbox as the argument of a kernel that makes its epochs; see [`generic::LentInbox`].
+        pub type LentInbox<'b, 's, T> = generic::LentInbox<'b, 's, T, $device>;
+        /// An outbox as the argument of a kernel that makes its epochs; see [`generic::LentOutbox`].
+        pub type LentOutbox<'b, 's, T> = generic::LentOutbox<'b, 's, T, $device>;
         /// A barrier of all ranks, as [`generic::Barrier`] describes it.
         pub type Barrier<'s> = generic::Barrier<'s, $device>;
         /// Blocks of all ranks for all ranks, as [`generic::AllGather`] describes them.
@@ -85,7 +89,7 @@ macro_rules! names {
             };
             pub use crate::{
                 AllRanges, AllSlots, Atomic, AtomicWindow, Buffers, ByRange, BySlot, Cartesian, Cells, CellsMut, Element,
-                Error, Group, In, Init, LastRanges, LastSlots, Op, Out, OutRanges, OutSlots, RangeWindow, Result,
+                Error, Group, In, Init, KernelAccess, KernelExposed, KernelInbox, KernelOutbox, LastRanges, LastSlots, Op, Out, OutRanges, OutSlots, RangeWindow, Result,
                 SlotWindow, Slots,
                 WorldOptions, exchange, stream,
             };

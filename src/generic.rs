@@ -41,8 +41,8 @@
 pub use tidegate_core::capture::{Graph, PairGraph};
 #[doc(inline)]
 pub use tidegate_core::window::{
-    Access, Exposed, Inbox, InboxView, Last, LastOfAll, Memory, MemoryMut, Opened, OpenedSlots,
-    Outbox, Tested,
+    Access, Exposed, Inbox, InboxView, Last, LastOfAll, LentInbox, LentOutbox, Memory, MemoryMut,
+    Opened, OpenedSlots, Outbox, Tested,
 };
 #[doc(inline)]
 pub use tidegate_core::{

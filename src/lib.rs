@@ -176,9 +176,9 @@ pub use tidegate_fabric as fabric;
 #[doc(inline)]
 pub use tidegate_mpi as mpi;
 pub use window::{
-    AllRanges, AllSlots, Atomic, AtomicWindow, Buffers, ByRange, BySlot, Group, In, LastRanges,
-    LastSlots, Op, Out, OutRanges, OutSlots, RangeWindow, SlotWindow, Slots, Window, exchange,
-    try_exchange,
+    AllRanges, AllSlots, Atomic, AtomicWindow, Buffers, ByRange, BySlot, Group, In, KernelAccess,
+    KernelExposed, KernelInbox, KernelOutbox, LastRanges, LastSlots, Op, Out, OutRanges, OutSlots,
+    RangeWindow, SlotWindow, Slots, Window, exchange, try_exchange,
 };
 
 #[doc(hidden)]

@@ -14,6 +14,7 @@ mod handles;
 mod kernels;
 mod kernels_ranges;
 mod layouts;
+mod lent;
 mod metrics;
 mod nic;
 mod observe;

@@ -517,3 +517,55 @@ fn long_all_reduces_send_as_few_bytes_as_a_ring() {
         assert_eq!(sent.iter().sum::<u64>(), ring * ranks as u64 / 2);
     }
 }
+
+/// Each call of a kernel that owns halves has its legs, with the line of the launch. The host has enqueued the kernel,
+/// and the two batches behind it.
+#[test]
+fn the_epochs_of_a_kernel_are_seen() {
+    const EPOCHS: usize = 5;
+    let all = events(2, |world| {
+        let other = 1 - world.rank();
+        stream!(let s = world.stream()?);
+        let mut window = SlotWindow::<u64>::new("halo");
+        window.slot_from(other, 0, 8);
+        let to = window.slot_to(other, 0);
+        let (mut inbox, mut outbox) = window.open(&s)?;
+        let kernel = move |mut inbox: KernelInbox<'_, u64>, mut outbox: KernelOutbox<'_, u64>| {
+            for _ in 0..EPOCHS {
+                let exposed = inbox.post();
+                let mut epoch = outbox.start();
+                epoch.put(to, 0, &[1; 8]);
+                outbox = epoch.complete();
+                inbox = exposed.wait();
+            }
+        };
+        s.launch(kernel, (inbox.lend(), outbox.lend()))?;
+        s.synchronize()
+    });
+    for events in all {
+        let told = Told::of(&events);
+        assert_eq!((told.kernels.len(), told.ran.len()), (1, 1));
+        let calls = told.enqueued.keys().map(|batch| told.declared[batch].call);
+        assert_eq!(calls.collect::<Vec<_>>(), [EpochCall::Close; 2]);
+        for call in [
+            EpochCall::Post,
+            EpochCall::Open,
+            EpochCall::Complete,
+            EpochCall::Wait,
+        ] {
+            let mut declared = told.declared.values().filter(|each| each.call == call);
+            let batch = declared.next().unwrap();
+            assert!(batch.site.contains("observe.rs"), "{batch:?}");
+            let legs: Vec<_> = (told.legs.iter())
+                .filter(|leg| leg.batch == batch.batch)
+                .collect();
+            assert_eq!(legs.len(), EPOCHS, "{call}");
+            if matches!(call, EpochCall::Open | EpochCall::Wait) {
+                assert!(
+                    legs.iter().map(|leg| leg.epoch).eq(0..EPOCHS as u64),
+                    "{call}"
+                );
+            }
+        }
+    }
+}

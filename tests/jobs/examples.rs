@@ -105,6 +105,26 @@ fn jacobi() {
 }
 
 #[test]
+fn jacobi_persistent() {
+    for ranks in SIZES {
+        assert_eq!(run("jacobi_persistent", ranks), run("halo2d", ranks));
+    }
+}
+
+#[test]
+fn spmv() {
+    let mut said = Vec::new();
+    for ranks in SIZES {
+        let texts = run("spmv", ranks);
+        let rest =
+            texts[0].strip_prefix(&format!("{ranks} ranks, 60 products of 1200 rows: norm "));
+        said.push(rest.expect(&texts[0]).to_owned());
+        assert!(texts[1..].iter().all(String::is_empty));
+    }
+    assert!(said.iter().all(|text| *text == said[0]), "{said:?}");
+}
+
+#[test]
 fn moe() {
     for ranks in SIZES {
         let texts = run("moe", ranks);

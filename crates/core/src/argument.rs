@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use tidegate_hal::device::{Device, Parameters};
+use tidegate_hal::device::{Device, Issues, Parameters};
 use tidegate_hal::memory::Ptr;
 
 use crate::element::Element;
@@ -73,13 +73,13 @@ pub unsafe trait Lowered: Copy + Send + 'static {
     /// The view that a closure gets.
     type View<'k>;
 
-    /// Makes the view.
+    /// Makes the view. `stream` is the stream that the kernel runs on.
     ///
     /// # Safety
     ///
     /// Only the stream's executor calls this, for a kernel that was enqueued with this argument. The view is dropped
     /// before the next work item. No other view of the same argument exists.
-    unsafe fn view<'k>(self) -> Self::View<'k>;
+    unsafe fn view<'k>(self, stream: &'k dyn Issues) -> Self::View<'k>;
 
     /// The argument's relation to the slots of a window.
     #[doc(hidden)]
@@ -212,7 +212,7 @@ unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for &mut Region<T, On<'s,
 unsafe impl<T: Element> Lowered for LoweredShared<T> {
     type View<'k> = &'k [T];
 
-    unsafe fn view<'k>(self) -> &'k [T] {
+    unsafe fn view(self, _: &dyn Issues) -> &[T] {
         // SAFETY: `ptr` and `len` belong to a region on the stream: it lives until the stream has passed, is aligned,
         // and all bytes are valid. Only work of this stream writes it, in order. No exclusive view was borrowed for the
         // same kernel.
@@ -229,7 +229,7 @@ unsafe impl<T: Element> Lowered for LoweredShared<T> {
 unsafe impl<T: Element> Lowered for LoweredExclusive<T> {
     type View<'k> = &'k mut [T];
 
-    unsafe fn view<'k>(self) -> &'k mut [T] {
+    unsafe fn view(self, _: &dyn Issues) -> &mut [T] {
         // SAFETY: as for the shared view. This one was borrowed exclusively, so the kernel has no other.
         unsafe { std::slice::from_raw_parts_mut(self.0.ptr.0.cast::<T>(), self.0.len) }
     }

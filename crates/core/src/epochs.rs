@@ -16,7 +16,7 @@
 //! [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), before anything is enqueued.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use tidegate_hal::batch::{POISON, QUANTUM};
 
@@ -46,6 +46,10 @@ pub(crate) struct Epochs {
     some: Box<[AtomicU64]>,
     /// The largest of `some`.
     most: AtomicU64,
+    /// Epochs that kernels have made, with all peers. Only the half's stream writes this.
+    by_kernels: AtomicU64,
+    /// Whether the half was ever lent to a kernel.
+    is_lent: AtomicBool,
 }
 
 /// The epochs of a recording in one replay.
@@ -70,6 +74,8 @@ impl Epochs {
             some: ranks.iter().map(|_| AtomicU64::new(0)).collect(),
             ranks,
             most: AtomicU64::new(0),
+            by_kernels: AtomicU64::new(0),
+            is_lent: AtomicBool::new(false),
         })
     }
 
@@ -132,7 +138,26 @@ impl Epochs {
             .store(self.of(peer).max(self.most.load(Relaxed)), Relaxed);
     }
 
+    /// Counts an epoch that a kernel begins, and refuses it if it would be one too many. It knows the epochs that are
+    /// enqueued behind the kernel. The host may enqueue one more at this moment, which the limit has room for.
+    pub(crate) fn begin_by_kernel(&self) -> Result<()> {
+        self.admit(None)?;
+        more(&self.by_kernels, 1);
+        Ok(())
+    }
+
+    /// Notes that the half is lent to a kernel.
+    pub(crate) fn note_lent(&self) {
+        self.is_lent.store(true, Relaxed);
+    }
+
+    /// Whether the half was ever lent to a kernel. Then the host does not know how many epochs it has had.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.is_lent.load(Relaxed)
+    }
+
     fn check(&self, before: u64, more: u64) -> Result<()> {
+        let before = before.saturating_add(self.by_kernels.load(Relaxed));
         if before.saturating_add(more) <= MOST {
             Ok(())
         } else {
@@ -157,6 +182,11 @@ impl RecordedEpochs {
             None => *all += 1,
             Some(members) => members.iter().for_each(|peer| some[*peer] += 1),
         }
+    }
+
+    /// Notes a half whose epochs are made by a kernel of the recording.
+    pub(crate) fn note_lent(&mut self, epochs: &Arc<Epochs>) {
+        self.of(epochs);
     }
 
     /// Adds what another stream of the same recording has noted.

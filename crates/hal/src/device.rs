@@ -18,6 +18,7 @@
 
 mod calls;
 mod helper;
+mod issues;
 mod name;
 mod parameters;
 mod reclaim;
@@ -36,6 +37,7 @@ use crate::stamps::Stamps;
 
 pub use calls::{Awaits, Call, Calls};
 pub use helper::Helper;
+pub use issues::{Issues, Stopped};
 pub use name::StreamName;
 pub use parameters::{Grid, Parameters};
 pub use reclaim::{Blocked, Fault, Reclaim, Stand, Work};
@@ -325,7 +327,7 @@ pub unsafe trait HostAccess: Device {}
 )]
 pub unsafe trait ClosureDevice: HostAccess {
     /// Submits a kernel. Reports name it after the type `N`. It runs once for each replay if the stream is captured,
-    /// and never if the stream has failed.
+    /// and never if the stream has failed. It gets the stream, to [issue](Issues::issue) batches by itself.
     ///
     /// # Errors
     ///
@@ -338,7 +340,7 @@ pub unsafe trait ClosureDevice: HostAccess {
     unsafe fn launch<N, K>(stream: &Self::Stream, kernel: K) -> Result<(), DeviceError>
     where
         N: 'static,
-        K: Fn() + Send + 'static;
+        K: Fn(&dyn Issues) + Send + 'static;
 }
 
 /// A device whose kernels are functions of modules: code for the device, loaded at run time.

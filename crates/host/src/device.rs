@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_hal::batch::{Op, Scalar};
 use tidegate_hal::control::Handle;
-use tidegate_hal::device::{ClosureDevice, Device, DeviceError, HostAccess, StreamConfig};
+use tidegate_hal::device::{ClosureDevice, Device, DeviceError, HostAccess, Issues, StreamConfig};
 use tidegate_hal::far::Bus;
 use tidegate_hal::memory::{Allocation, Ptr, Sharing};
 use tidegate_hal::nic::Register;
@@ -239,7 +239,7 @@ unsafe impl HostAccess for Host {}
 
 // SAFETY: kernels run on the stream's one thread, in order.
 unsafe impl ClosureDevice for Host {
-    unsafe fn launch<N: 'static, K: Fn() + Send + 'static>(
+    unsafe fn launch<N: 'static, K: Fn(&dyn Issues) + Send + 'static>(
         stream: &HostStream,
         kernel: K,
     ) -> Result<(), DeviceError> {

@@ -1,13 +1,13 @@
 //! Executes work items, on the stream's thread or, inline, on the submitting thread.
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{Call, Fault, Reclaim};
+use tidegate_hal::device::{Call, Fault, Issues, Reclaim, Stopped};
 use tidegate_hal::far::Bus;
 use tidegate_hal::lock;
 use tidegate_hal::site::CallSite;
@@ -308,26 +308,15 @@ impl Executor {
         batch: &Batch,
         site: CallSite,
         soon: bool,
-        mut stamper: Box<Stamper>,
+        stamper: Box<Stamper>,
     ) {
-        stamper.begin(batch);
         let core = &mut self.core;
         match &mut self.far {
-            None => {
-                let (mover, stamper) = (&mut HostMover, &mut *stamper);
-                let mut mover = Stamped { mover, stamper };
-                // SAFETY: the caller's promise.
-                unsafe { core.batch_by(batch, site, soon, &mut mover) }
-            }
-            Some(mover) => {
-                let (mover, stamper) = (&mut **mover, &mut *stamper);
-                let mut mover = Stamped { mover, stamper };
-                // SAFETY: the caller's promise.
-                unsafe { core.batch_by(batch, site, soon, &mut mover) }
-            }
+            // SAFETY: the caller's promise.
+            None => unsafe { core.stamped_by(batch, site, soon, &mut HostMover, stamper) },
+            // SAFETY: as above.
+            Some(far) => unsafe { core.stamped_by(batch, site, soon, &mut **far, stamper) },
         }
-        stamper.hand_over();
-        self.core.stamper = Some(stamper);
     }
 
     /// # Safety
@@ -405,6 +394,57 @@ impl Core {
     unsafe fn batch_with_far(&mut self, batch: &Batch, site: CallSite, soon: bool, far: &mut Far) {
         // SAFETY: the caller's promise.
         unsafe { self.batch_by(batch, site, soon, far) }
+    }
+
+    /// Like [`Core::batch_by`], and stamps what the batch does.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Executor::batch`].
+    unsafe fn stamped_by(
+        &mut self,
+        batch: &Batch,
+        site: CallSite,
+        soon: bool,
+        mover: &mut impl Faulting,
+        mut stamper: Box<Stamper>,
+    ) {
+        stamper.begin(batch);
+        let mut stamped = Stamped {
+            mover,
+            stamper: &mut stamper,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.batch_by(batch, site, soon, &mut stamped) };
+        stamper.hand_over();
+        self.stamper = Some(stamper);
+    }
+
+    /// Runs a batch for the kernel that runs.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Executor::batch`]. The batch touches no far addresses.
+    #[inline(never)]
+    unsafe fn issue(&mut self, batch: &Batch, site: CallSite) -> Result<(), Stopped> {
+        match self.stamper.take() {
+            // SAFETY: the caller's promise.
+            None => unsafe { self.batch_by(batch, site, false, &mut HostMover) },
+            // SAFETY: as above.
+            Some(stamper) => unsafe {
+                self.stamped_by(batch, site, false, &mut HostMover, stamper);
+            },
+        }
+        if !self.shared.process.is_this() {
+            return Err(Stopped);
+        }
+        // The kernel may compute for long before its next call.
+        self.ring();
+        self.shared.begins(AtWork::Kernel);
+        match self.failed {
+            true => Err(Stopped),
+            false => Ok(()),
+        }
     }
 
     /// # Safety
@@ -557,22 +597,35 @@ impl Core {
         if self.failed {
             return;
         }
-        let Some(mut stamper) = self.stamper.take() else {
-            return self.guarded(job.name(), || job.call());
-        };
-        let lost = lost();
-        let begun = (now(), lost);
-        self.guarded(job.name(), || job.call());
-        stamper.kernel(job.name().0(), begun);
-        self.stamper = Some(stamper);
+        let begun = self.stamper.is_some().then(|| {
+            let lost = lost();
+            (now(), lost)
+        });
+        self.shared.begins_kernel(job.name());
+        let issuer = Issuer(RefCell::new(self));
+        let ended = catch_unwind(AssertUnwindSafe(|| job.call(&issuer)));
+        self.ended(ended);
+        if let (Some(begun), Some(stamper)) = (begun, &mut self.stamper) {
+            stamper.kernel(job.name().0(), begun);
+        }
     }
 
-    /// Runs or drops code of the user: a kernel of this name, or values that it has captured. A panic is the stream's
-    /// fault.
+    /// Drops values that a kernel of this name has captured. A panic is the stream's fault.
     fn guarded(&mut self, name: &'static Named, work: impl FnOnce()) {
-        let work = || catch_unwind(AssertUnwindSafe(work));
-        if let Err(panic) = self.shared.at_kernel(name, work) {
-            self.fail(Fault::Kernel(said(panic)));
+        self.shared.begins_kernel(name);
+        let ended = catch_unwind(AssertUnwindSafe(work));
+        self.ended(ended);
+    }
+
+    /// Code of the user has returned, or panicked.
+    fn ended(&mut self, ended: Result<(), Box<dyn Any + Send>>) {
+        self.shared.ends();
+        match ended {
+            Ok(()) => {}
+            // A call of the kernel has found that the stream has failed, or that this is a child of the process.
+            Err(panic)
+                if panic.is::<Stopped>() && (self.failed || !self.shared.process.is_this()) => {}
+            Err(panic) => self.fail(Fault::Kernel(said(panic))),
         }
     }
 
@@ -597,6 +650,16 @@ impl Core {
             self.failed = true;
             self.shared.set_fault(fault, self.done.get());
         }
+    }
+}
+
+/// Carries out batches for the kernel that runs.
+struct Issuer<'a>(RefCell<&'a mut Core>);
+
+impl Issues for Issuer<'_> {
+    unsafe fn issue(&self, batch: &Batch, site: CallSite) -> Result<(), Stopped> {
+        // SAFETY: the caller's promise. Kernels issue no batch with far addresses: core refuses windows that have them.
+        unsafe { self.0.borrow_mut().issue(batch, site) }
     }
 }
 

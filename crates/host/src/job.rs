@@ -3,12 +3,14 @@
 use std::cell::UnsafeCell;
 use std::mem::{MaybeUninit, align_of, size_of};
 
+use tidegate_hal::device::Issues;
+
 use crate::reclaim::Named;
 
 /// The most bytes of a closure that is stored without an allocation: a dozen pointers.
 const INLINE: usize = 96;
 
-/// A kernel: an `F: Fn() + Send + 'static` whose type is erased.
+/// A kernel: an `F: Fn(&dyn Issues) + Send + 'static` whose type is erased.
 pub(crate) struct Job {
     /// The cell is needed because captured values may change through a shared reference: a `Cell`, an atomic number.
     data: UnsafeCell<MaybeUninit<[u64; INLINE / 8]>>,
@@ -18,7 +20,7 @@ pub(crate) struct Job {
 struct Table {
     name: Named,
     /// Calls the closure that `data` holds.
-    call: unsafe fn(*const u8),
+    call: unsafe fn(*const u8, &dyn Issues),
     /// Drops the closure that `data` holds.
     drop: unsafe fn(*mut u8),
 }
@@ -28,7 +30,7 @@ unsafe impl Send for Job {}
 
 impl Job {
     /// Stores a closure. Reports name it after the type `N`.
-    pub(crate) fn new<N: 'static, F: Fn() + Send + 'static>(closure: F) -> Self {
+    pub(crate) fn new<N: 'static, F: Fn(&dyn Issues) + Send + 'static>(closure: F) -> Self {
         if size_of::<F>() <= INLINE && align_of::<F>() <= align_of::<u64>() {
             Self::inline::<N, F>(closure)
         } else {
@@ -36,7 +38,7 @@ impl Job {
         }
     }
 
-    fn inline<N: 'static, F: Fn() + Send + 'static>(closure: F) -> Self {
+    fn inline<N: 'static, F: Fn(&dyn Issues) + Send + 'static>(closure: F) -> Self {
         assert!(
             size_of::<F>() <= INLINE && align_of::<F>() <= align_of::<u64>(),
             "the closure fits in place"
@@ -54,10 +56,11 @@ impl Job {
         &self.table.name
     }
 
-    pub(crate) fn call(&self) {
+    /// Calls the closure. `stream` is the stream that the kernel runs on.
+    pub(crate) fn call(&self, stream: &dyn Issues) {
         // SAFETY: `data` holds the closure that `table` was made for, from `new` until `drop`. Only shared references to
         // it are made meanwhile, and only by one thread at a time, since a cell is not `Sync`.
-        unsafe { (self.table.call)(self.data.get().cast_const().cast()) }
+        unsafe { (self.table.call)(self.data.get().cast_const().cast(), stream) }
     }
 }
 
@@ -70,7 +73,7 @@ impl Drop for Job {
 
 struct Erased<N, F>(std::marker::PhantomData<(N, F)>);
 
-impl<N: 'static, F: Fn() + Send + 'static> Erased<N, F> {
+impl<N: 'static, F: Fn(&dyn Issues) + Send + 'static> Erased<N, F> {
     const TABLE: Table = Table {
         name: Named(std::any::type_name::<N>),
         call: Self::call,
@@ -80,9 +83,9 @@ impl<N: 'static, F: Fn() + Send + 'static> Erased<N, F> {
     /// # Safety
     ///
     /// `data` points to a live `F`.
-    unsafe fn call(data: *const u8) {
+    unsafe fn call(data: *const u8, stream: &dyn Issues) {
         // SAFETY: the caller's promise.
-        unsafe { (*data.cast::<F>())() }
+        unsafe { (*data.cast::<F>())(stream) }
     }
 
     /// # Safety
@@ -99,16 +102,28 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use tidegate_hal::batch::Batch;
+    use tidegate_hal::device::Stopped;
+    use tidegate_hal::site::CallSite;
+
+    /// A stream for kernels that issue nothing.
+    struct Nothing;
+
+    impl Issues for Nothing {
+        unsafe fn issue(&self, _: &Batch, _: CallSite) -> Result<(), Stopped> {
+            unreachable!("the kernels of these tests issue nothing")
+        }
+    }
 
     #[test]
     fn what_a_closure_has_captured_may_change() {
         let seen = Arc::new(AtomicU64::new(0));
         let (last, calls) = (seen.clone(), std::cell::Cell::new(0));
-        let job = Job::new::<(), _>(move || {
+        let job = Job::new::<(), _>(move |_: &dyn Issues| {
             calls.set(calls.get() + 1);
             last.store(calls.get(), Ordering::Relaxed);
         });
-        (0..3).for_each(|_| job.call());
+        (0..3).for_each(|_| job.call(&Nothing));
         assert_eq!(seen.load(Ordering::Relaxed), 3);
     }
 
@@ -119,16 +134,16 @@ mod tests {
             let held = seen.clone();
             let ballast = [7u64; 64];
             let job = if wide {
-                Job::new::<(), _>(move || {
+                Job::new::<(), _>(move |_: &dyn Issues| {
                     held.fetch_add(ballast[63], Ordering::Relaxed);
                 })
             } else {
-                Job::new::<(), _>(move || {
+                Job::new::<(), _>(move |_: &dyn Issues| {
                     held.fetch_add(7, Ordering::Relaxed);
                 })
             };
-            job.call();
-            job.call();
+            job.call(&Nothing);
+            job.call(&Nothing);
             assert_eq!(Arc::strong_count(&seen), 2);
             drop(job);
             assert_eq!(Arc::strong_count(&seen), 1);

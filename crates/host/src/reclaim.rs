@@ -169,21 +169,32 @@ impl StreamState {
         }
     }
 
-    /// Notes what the executor does while `does` runs, which does not unwind.
-    pub(crate) fn at<R>(&self, what: AtWork, does: impl FnOnce() -> R) -> R {
-        let step = self.goes_on();
+    /// Notes what the executor does from now on.
+    pub(crate) fn begins(&self, what: AtWork) {
         // Release: a thread that sees a kernel here also sees its name.
+        let step = self.goes_on();
         self.at.work.store(step + what as u64, Ordering::Release);
-        let done = does();
-        self.at.work.store(step, Ordering::Relaxed);
-        done
     }
 
-    /// Like [`StreamState::at`], for a kernel of this name.
-    pub(crate) fn at_kernel<R>(&self, name: &'static Named, does: impl FnOnce() -> R) -> R {
+    /// Like [`StreamState::begins`], for a kernel of this name.
+    pub(crate) fn begins_kernel(&self, name: &'static Named) {
         let name = std::ptr::from_ref(name).cast_mut();
         self.at.kernel.store(name, Ordering::Relaxed);
-        self.at(AtWork::Kernel, does)
+        self.begins(AtWork::Kernel);
+    }
+
+    /// Notes that the executor is through with what it has begun.
+    pub(crate) fn ends(&self) {
+        let work = self.at.work.load(Ordering::Relaxed);
+        self.at.work.store(work & !(STEP - 1), Ordering::Relaxed);
+    }
+
+    /// Notes what the executor does while `does` runs, which does not unwind.
+    pub(crate) fn at<R>(&self, what: AtWork, does: impl FnOnce() -> R) -> R {
+        self.begins(what);
+        let done = does();
+        self.ends();
+        done
     }
 
     /// Notes that the executor goes on within an item.

@@ -47,10 +47,14 @@ fn a_stream_says_what_it_is_at() {
     assert_eq!(at(&shared), Work::Something);
     let mut steps = vec![shared.progress()];
     static NAME: Named = Named(|| "relax");
-    shared.at_kernel(&NAME, || {
-        assert_eq!(at(&shared), Work::Kernel(Some("relax")));
-        steps.push(shared.progress());
-    });
+    shared.begins_kernel(&NAME);
+    assert_eq!(at(&shared), Work::Kernel(Some("relax")));
+    steps.push(shared.progress());
+    // The kernel has made an epoch by itself.
+    shared.begins(AtWork::Kernel);
+    assert_eq!(at(&shared), Work::Kernel(Some("relax")));
+    steps.push(shared.progress());
+    shared.ends();
     assert_eq!(at(&shared), Work::Something);
     shared.at(AtWork::Stream, || {
         assert_eq!(at(&shared), Work::Stream);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim, Stream, StreamConfig};
+use tidegate_hal::device::{Call, DeviceError, Fault, Issues, Reclaim, Stream, StreamConfig};
 use tidegate_hal::far::Bus;
 use tidegate_hal::limits::WithLimit;
 use tidegate_hal::site::CallSite;
@@ -285,7 +285,7 @@ impl HostStream {
     pub(crate) unsafe fn launch<N, K>(&self, kernel: K) -> Result<(), DeviceError>
     where
         N: 'static,
-        K: Fn() + Send + 'static,
+        K: Fn(&dyn Issues) + Send + 'static,
     {
         let mut job = Some(Job::new::<N, K>(kernel));
         if self.records(|| Recorded::Kernel(job.take().expect("it is taken once"))) {

@@ -13,7 +13,9 @@ use std::time::Duration;
 use tidegate_hal::batch::{
     Action, Add, Awaited, Batch, Move, Op, POISON, QUANTUM, Scalar, Side, Step, Tag, Wait,
 };
-use tidegate_hal::device::{Device, DeviceError, Fault, Priority, Reclaim, Stream, StreamConfig};
+use tidegate_hal::device::{
+    Device, DeviceError, Fault, Issues, Priority, Reclaim, Stream, StreamConfig,
+};
 use tidegate_hal::far::{Bus, BusError, Piece, Reached, Span, Update};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Bell, Word};
@@ -255,7 +257,7 @@ fn a_stream_goes_on_with_each_step_of_a_replay() {
     s.begin_capture(&[]).unwrap();
     for _ in 0..2 {
         // SAFETY: the kernel touches nothing.
-        unsafe { s.launch::<(), _>(|| ()) }.unwrap();
+        unsafe { s.launch::<(), _>(|_| ()) }.unwrap();
     }
     let graph = Arc::new(s.end_capture(&[]).unwrap());
     let before = s.reclaim().progress();
@@ -269,9 +271,12 @@ fn a_stream_goes_on_with_each_step_of_a_replay() {
 const EVER: u64 = u64::MAX;
 
 /// A kernel that counts its calls, and panics in one of them, counted from 1.
-fn counting(calls: &Arc<AtomicU64>, fails_in: Option<u64>) -> impl Fn() + Send + 'static {
+fn counting(
+    calls: &Arc<AtomicU64>,
+    fails_in: Option<u64>,
+) -> impl Fn(&dyn Issues) + Send + 'static {
     let calls = calls.clone();
-    move || {
+    move |_| {
         let call = calls.fetch_add(1, Ordering::Relaxed) + 1;
         assert_ne!(Some(call), fails_in, "on purpose");
     }
@@ -432,7 +437,7 @@ fn what_is_given_up_is_not_touched_again() {
         s.submit(&signal, Location::caller()).unwrap();
         t.wait_event(&s.record().unwrap()).unwrap();
         // The repetition in which it fails takes the first stream long.
-        let waits = move || {
+        let waits = move |_: &dyn Issues| {
             if times.fetch_add(1, Ordering::Relaxed) == 1 {
                 gate.pass();
             }
@@ -447,7 +452,7 @@ fn what_is_given_up_is_not_touched_again() {
     let v = stream(&device, false);
     let gate = second.clone();
     // SAFETY: as above.
-    unsafe { v.launch::<(), _>(move || gate.pass()) }.unwrap();
+    unsafe { v.launch::<(), _>(move |_| gate.pass()) }.unwrap();
     s.wait_event(&v.record().unwrap()).unwrap();
     // SAFETY: as above.
     unsafe { s.replay(&[&t, &u], &graph, 5) }.unwrap();
@@ -495,11 +500,11 @@ fn a_panic_in_a_replay_leaves_nobody_waiting() {
     s.begin_capture(&[&t]).unwrap();
     let (counts, gate) = (counting(&calls, None), Arc::new(Mutex::new(())));
     let (here, held) = (gate.clone(), calls.clone());
-    let holds = move || {
+    let holds = move |stream: &dyn Issues| {
         if held.load(Ordering::Relaxed) == 10 {
             drop(here.lock());
         }
-        counts();
+        counts(stream);
     };
     let closed = gate.lock().unwrap();
     // SAFETY: the kernel touches nothing but what it owns.
@@ -569,7 +574,7 @@ fn what_comes_back_to_its_inline_stream_is_refused() {
     }
     let ways: [fn(&HostStream); 4] = [
         // SAFETY: the kernel touches nothing.
-        |s| refused(unsafe { s.launch::<(), _>(|| unreachable!("it was refused")) }),
+        |s| refused(unsafe { s.launch::<(), _>(|_| unreachable!("it was refused")) }),
         |s| refused(s.synchronize()),
         |s| {
             // SAFETY: there is nothing in it.
@@ -591,12 +596,12 @@ fn what_comes_back_to_its_inline_stream_is_refused() {
         let mark = s.mark();
         BACK.set(Some(way));
         // SAFETY: the kernel touches nothing.
-        unsafe { s.launch::<(), _>(come_back) }.unwrap();
+        unsafe { s.launch::<(), _>(|_| come_back()) }.unwrap();
         // The stream also drops the values that a kernel has captured.
         let held = ComesBack;
         BACK.set(Some(way));
         // SAFETY: as above.
-        unsafe { s.launch::<(), _>(move || _ = &held) }.unwrap();
+        unsafe { s.launch::<(), _>(move |_| _ = &held) }.unwrap();
         assert!(BACK.take().is_none(), "both came back");
         assert_eq!(s.mark(), mark + 2, "what is refused does not count");
         s.synchronize().unwrap().unwrap();

@@ -290,6 +290,9 @@ impl Builder {
     fn half(&mut self, half: &Epochs) {
         let id = half.window().id;
         let window = self.windows[&id];
+        if half.is_lent() {
+            self.record.lent.push(window);
+        }
         let arrives = self.arrives.range((id, 0)..=(id, u32::MAX));
         let barriers = half.with_each().map(|(_, count, _)| count).next();
         for (_, peer) in arrives {

@@ -451,11 +451,17 @@ pub enum StreamError {
         /// The number.
         count: u64,
     },
-    /// A kernel of a GPU broke its contract while it filled an open epoch ([`Outbox::open`]). It was found when the epoch
-    /// was to be completed. All targets get an error, too. Those that a kernel had completed keep their data, and get the
-    /// error in their next epoch.
+    /// A kernel broke its contract in an epoch. There are two cases:
+    ///
+    /// - A kernel of a GPU filled an open epoch ([`Outbox::open`]). The fault was found when the epoch was to be
+    ///   completed.
+    /// - A kernel owned a half of a window ([`Inbox::lend`]), and ended in the middle of an epoch.
+    ///
+    /// All peers of the half get an error, too. Those that the kernel had completed keep their data, and get the error
+    /// in their next epoch.
     ///
     /// [`Outbox::open`]: crate::window::Outbox::open
+    /// [`Inbox::lend`]: crate::window::Inbox::lend
     #[error(
         "a kernel of rank {rank} on stream `{stream}` broke its contract: window {window}: {fault}"
     )]
@@ -464,7 +470,7 @@ pub enum StreamError {
         rank: usize,
         /// The name of the stream.
         stream: String,
-        /// The window that the kernel put to.
+        /// The window.
         window: WindowName,
         /// What the kernel did. It is the first of its faults that was recorded.
         fault: Box<PutFault>,

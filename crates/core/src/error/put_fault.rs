@@ -1,9 +1,10 @@
-//! What a kernel of a GPU did wrong while it filled an open epoch.
+//! What a kernel did wrong in an epoch.
 
 use std::fmt;
 
-/// What a kernel of a GPU did wrong while it filled an open epoch. (A kernel of a host stream panics instead.) The
-/// put, get or completion was left out. See [`StreamError::KernelFault`](super::StreamError::KernelFault).
+/// What a kernel did wrong in an epoch. Unless it says otherwise, a fault is one of a kernel of a GPU, whose put, get or
+/// completion was left out. (A kernel of a host stream panics instead.) See
+/// [`StreamError::KernelFault`](super::StreamError::KernelFault).
 ///
 /// # Examples
 ///
@@ -54,6 +55,12 @@ pub enum PutFault {
         /// The number of the outbound slot.
         slot: u32,
     },
+    /// A kernel that an inbox was lent to ended between post and wait ([`Inbox::lend`](crate::window::Inbox::lend)).
+    /// Kernels of host streams can do this, too.
+    LeftExposed,
+    /// A kernel that an outbox was lent to ended between start and complete
+    /// ([`Outbox::lend`](crate::window::Outbox::lend)). Kernels of host streams can do this, too.
+    LeftOpen,
 }
 
 /// The greatest numbers that a fault has room for.
@@ -61,6 +68,10 @@ const MOST_SLOT: u64 = (1 << 20) - 1;
 const MOST_END: u64 = (1 << 40) - 1;
 
 impl PutFault {
+    /// How device code and host streams record [`PutFault::LeftExposed`] and [`PutFault::LeftOpen`].
+    pub(crate) const LEFT_EXPOSED: u64 = 14;
+    pub(crate) const LEFT_OPEN: u64 = 15;
+
     /// The fault that the device code has recorded: see `kernels/tidegate.cuh`. The lowest four bits say which it is.
     /// Twenty bits have the number of the slot, and the others the end of the put. A number of blocks that is left over
     /// is in the upper half.
@@ -75,6 +86,8 @@ impl PutFault {
             0 if recorded > 0 => PutFault::CompletedTwice,
             6 => PutFault::NotTogether { slot },
             7 => PutFault::Unaligned { slot },
+            Self::LEFT_EXPOSED => PutFault::LeftExposed,
+            Self::LEFT_OPEN => PutFault::LeftOpen,
             _ => return None,
         })
     }
@@ -132,6 +145,12 @@ impl fmt::Display for PutFault {
                     "it put or got elements of outbound slot {slot} at an address that is not aligned for their type"
                 )
             }
+            PutFault::LeftExposed => {
+                f.write_str("it ended while an inbox that it owned was exposed, without the wait")
+            }
+            PutFault::LeftOpen => f.write_str(
+                "it ended in the middle of an epoch of an outbox that it owned, without the complete",
+            ),
         }
     }
 }
@@ -154,6 +173,8 @@ mod tests {
         assert_eq!(fault, Some(PutFault::OtherTarget { slot: 7 }));
         assert_eq!(PutFault::decode(3 << 32), Some(PutFault::CompletedTwice));
         assert_eq!(PutFault::decode(0), None);
-        assert_eq!(PutFault::decode(15), None);
+        assert_eq!(PutFault::decode(14), Some(PutFault::LeftExposed));
+        assert_eq!(PutFault::decode(15), Some(PutFault::LeftOpen));
+        assert_eq!(PutFault::decode(13), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Kernels that are closures of this process.
 
-use tidegate_hal::device::{ClosureDevice, Device};
+use tidegate_hal::device::{ClosureDevice, Device, Issues};
 
 use super::{Argument, Kernel, Lowered};
 use crate::element::Element;
@@ -10,8 +10,8 @@ use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::{
-    ByRange, BySlot, Discipline, Inbox, InboxView, Last, LastOfAll, Memory, MemoryMut, OpenedSlots,
-    Rest, RestMut, SeenAsItIs,
+    ByRange, BySlot, Discipline, Inbox, InboxView, Last, LastOfAll, LentInbox, LentOutbox, Memory,
+    MemoryMut, OpenedSlots, Rest, RestMut, SeenAsItIs,
 };
 
 /// Kernels with one argument that is not in a tuple.
@@ -48,6 +48,8 @@ kernel_of_one! {
     Last<'b, 's, T, D, ByRange>;
     LastOfAll<'b, 's, T, D, BySlot>;
     LastOfAll<'b, 's, T, D, ByRange>;
+    LentInbox<'b, 's, T, D>;
+    LentOutbox<'b, 's, T, D>;
 }
 
 /// Kernels that do not exist. They are declared for the compiler's error, which says what to pass instead.
@@ -95,7 +97,7 @@ where
 {
     // SAFETY: the view covers memory of this stream only (by the brand). It is alive until the stream has passed, since
     // regions and halves are retired in stream order. It is accessed only in stream order.
-    unsafe { D::launch::<F, _>(stream.raw(), move || kernel(lowered.view())) }?;
+    unsafe { D::launch::<F, _>(stream.raw(), move |stream| kernel(lowered.view(stream))) }?;
     Ok(())
 }
 
@@ -111,10 +113,10 @@ macro_rules! kernel_of {
             fn enqueue(self, stream: &Stream<'s, Dev>, arguments: ($($name,)+)) -> Result<()> {
                 let ($(mut $name,)+) = arguments;
                 let lowered = ($($name.lower(stream)?,)+);
-                let kernel = move || {
+                let kernel = move |stream: &dyn Issues| {
                     let ($($name,)+) = lowered;
                     // SAFETY: the executor calls this for the kernel that the arguments were enqueued with.
-                    unsafe { self($($name.view()),+) }
+                    unsafe { self($($name.view(stream)),+) }
                 };
                 // SAFETY: as for a kernel of one argument.
                 unsafe { Dev::launch::<Fun, _>(stream.raw(), kernel) }?;

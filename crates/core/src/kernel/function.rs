@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tidegate_hal::code::Code;
-use tidegate_hal::device::{DeviceError, Grid, LaunchDevice, Parameters};
+use tidegate_hal::device::{DeviceError, Grid, Issues, LaunchDevice, Parameters};
 
 use super::{Argument, Kernel, Lowered, LoweredExclusive, LoweredShared};
 use crate::argument::check_handles;
@@ -377,7 +377,7 @@ pub struct Plain<T>(pub T);
 unsafe impl<T: Element> Lowered for Plain<T> {
     type View<'k> = T;
 
-    unsafe fn view<'k>(self) -> Self::View<'k> {
+    unsafe fn view<'k>(self, _: &'k dyn Issues) -> Self::View<'k> {
         self.0
     }
 

@@ -35,7 +35,7 @@ pub use crate::argument::{Argument, Lowered, LoweredExclusive, LoweredShared};
 pub use foreign::{Foreign, foreign};
 pub use function::{Function, Launch, Module, Parameter, Plain, Signature};
 pub use tidegate_hal::code::{Code, SourceText};
-pub use tidegate_hal::device::{Grid, Parameters};
+pub use tidegate_hal::device::{Grid, Issues, Parameters};
 
 use std::sync::Arc;
 

@@ -407,6 +407,8 @@ pub enum EpochCall {
     AllToAll,
     /// A call of a scan.
     Scan,
+    /// Behind a kernel that a half was lent to: checks that it has ended its epochs.
+    Close,
     /// A wait for operations of this rank's NIC.
     Tickets,
 }
@@ -430,6 +432,7 @@ impl fmt::Display for EpochCall {
             EpochCall::ReduceScatter => "reduce-scatter",
             EpochCall::AllToAll => "all-to-all",
             EpochCall::Scan => "scan",
+            EpochCall::Close => "end of a lent half",
             EpochCall::Tickets => "wait for the NIC",
         })
     }

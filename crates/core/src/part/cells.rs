@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tidegate_hal::device::Parameters;
+use tidegate_hal::device::{Issues, Parameters};
 use tidegate_hal::memory::Ptr;
 
 #[cfg(doc)]
@@ -378,7 +378,7 @@ impl<T: Element, const WRITE: bool> LoweredPart<T, WRITE> {
 // SAFETY: see `cells`.
 unsafe impl<T: Element> Lowered for LoweredPart<T, false> {
     type View<'k> = Cells<'k, T>;
-    unsafe fn view<'k>(self) -> Cells<'k, T> {
+    unsafe fn view<'k>(self, _: &'k dyn Issues) -> Cells<'k, T> {
         // SAFETY: the caller promises what `cells` requires.
         unsafe { self.cells() }
     }
@@ -391,7 +391,7 @@ unsafe impl<T: Element> Lowered for LoweredPart<T, false> {
 // SAFETY: see `cells`.
 unsafe impl<T: Element> Lowered for LoweredPart<T, true> {
     type View<'k> = CellsMut<'k, T>;
-    unsafe fn view<'k>(self) -> CellsMut<'k, T> {
+    unsafe fn view<'k>(self, _: &'k dyn Issues) -> CellsMut<'k, T> {
         // SAFETY: the caller promises what `cells` requires.
         CellsMut(unsafe { self.cells() })
     }

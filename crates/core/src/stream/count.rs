@@ -25,6 +25,14 @@ impl Epochs {
         Ok(())
     }
 
+    /// Notes that a kernel has been enqueued that owns the half. Each replay counts its epochs as they are made.
+    pub(crate) fn lent<D: Device>(self: &Arc<Self>, stream: &Stream<'_, D>) {
+        self.note_lent();
+        if stream.raw().capturing() {
+            stream.note_lent(self);
+        }
+    }
+
     /// Counts an epoch that has been enqueued. If it was recorded, it counts with each replay.
     pub(crate) fn took<D: Device>(
         self: &Arc<Self>,

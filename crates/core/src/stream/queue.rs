@@ -254,6 +254,11 @@ impl<'s, D: Device> Stream<'s, D> {
         self.noted.0.borrow_mut().epochs.note(epochs, members);
     }
 
+    /// Notes a half that each replay lends to a kernel.
+    pub(crate) fn note_lent(&self, epochs: &Arc<Epochs>) {
+        self.noted.0.borrow_mut().epochs.note_lent(epochs);
+    }
+
     /// Notes work of each replay, while the stream is captured.
     pub(crate) fn note_step(&self, step: NotedStep) {
         let number = fresh_id();

@@ -20,6 +20,8 @@ pub(crate) struct Record {
     pub(crate) items: Vec<Item>,
     /// The epochs of each half before the first replay.
     pub(crate) before: Vec<Before>,
+    /// The windows of halves that were lent to kernels.
+    pub(crate) lent: Vec<u32>,
     /// The slots that an epoch of the recording does not put.
     pub(crate) unput: Vec<NotPut>,
 }

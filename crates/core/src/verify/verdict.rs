@@ -304,6 +304,15 @@ pub enum Doubt {
         /// How many signals are missing.
         missing: u64,
     },
+    /// A kernel makes epochs of a window by itself, or has done so before. Only that kernel knows how many.
+    ByKernel {
+        /// The rank whose kernel it is.
+        rank: usize,
+        /// The window's id.
+        window: WindowId,
+        /// The window's name.
+        name: String,
+    },
 }
 
 impl std::error::Error for Doubt {}
@@ -323,6 +332,10 @@ impl fmt::Display for Doubt {
                 "it is not known whether replays end: rank {waiter} already waits for rank {adder} to {signal} (window `{name}`), \
                  {} more than rank {adder} has enqueued",
                 Times(usize::try_from(*missing).unwrap_or(usize::MAX))
+            ),
+            Doubt::ByKernel { rank, name, .. } => write!(
+                f,
+                "it is not known whether replays end: kernels of rank {rank} make epochs of window `{name}` by themselves"
             ),
         }
     }

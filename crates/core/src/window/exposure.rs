@@ -13,6 +13,7 @@ use tidegate_hal::site::CallSite;
 use tidegate_words::State;
 
 use super::half::PeerRange;
+use super::lent::Lent;
 use super::view::Table;
 use super::{Group, Half, HalfBody, Link, Peer, submit, submit_armed};
 use crate::error::Result;
@@ -37,6 +38,8 @@ pub(super) struct InboxBody<D: Device> {
     pub(super) current: usize,
     /// The position that the stream must reach before the operands are those of the last epoch.
     pub(super) mark: u64,
+    /// What kernels need to make epochs, once the inbox was lent to one.
+    pub(super) lent: Option<Lent<D>>,
 }
 
 /// The acts towards this rank itself of an exposure epoch that is enqueued whole.
@@ -103,6 +106,11 @@ impl<D: Device> Epoch<D> {
             whole: None,
             arms,
         })
+    }
+
+    /// The post and the wait.
+    pub(super) fn batches(&self) -> (Arc<Batch>, Arc<Batch>) {
+        (self.post.clone(), self.wait.clone())
     }
 
     /// Joins post and wait to one batch, on first use.
@@ -238,6 +246,7 @@ impl<D: Device> InboxBody<D> {
             epochs: vec![all],
             current: 0,
             mark: 0,
+            lent: None,
         })
     }
 

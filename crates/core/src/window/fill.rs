@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use tidegate_hal::device::Parameters;
+use tidegate_hal::device::{Issues, Parameters};
 use tidegate_hal::memory::Ptr;
 use tidegate_words::{Bell, Grant, Granted, Word};
 
@@ -387,7 +387,7 @@ impl<T, K> Copy for LoweredLast<T, K> {}
 unsafe impl<T: Element, K: Discipline> Lowered for LoweredOut<T, K> {
     type View<'k> = OutSlots<'k, T, K>;
 
-    unsafe fn view<'k>(self) -> OutSlots<'k, T, K> {
+    unsafe fn view<'k>(self, _: &'k dyn Issues) -> OutSlots<'k, T, K> {
         // SAFETY: the table belongs to a half, which is retired in stream order. The argument was borrowed exclusively,
         // so the kernel has no other view of the outbox.
         unsafe { OutSlots::new(self.place, self.declaration) }
@@ -447,7 +447,7 @@ impl From<Place> for RawOut {
 unsafe impl<T: Element, K: Discipline> Lowered for LoweredLast<T, K> {
     type View<'k> = LastSlots<'k, T, K>;
 
-    unsafe fn view<'k>(self) -> LastSlots<'k, T, K> {
+    unsafe fn view<'k>(self, _: &'k dyn Issues) -> LastSlots<'k, T, K> {
         LastSlots {
             // SAFETY: as above. Other views of the kernel are for other targets, so they reach none of these slots.
             slots: unsafe { OutSlots::new(self.slots.place, self.slots.declaration) },

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use tidegate_hal::device::{Device, Parameters};
+use tidegate_hal::device::{Device, Issues, Parameters};
 use tidegate_hal::memory::Ptr;
 
 use super::fill::{LoweredOut, OutSlots, RawOut, complete_target};
@@ -127,7 +127,7 @@ impl<T, K> Copy for LoweredAll<T, K> {}
 unsafe impl<T: Element, K: Discipline> Lowered for LoweredAll<T, K> {
     type View<'k> = AllSlots<'k, T, K>;
 
-    unsafe fn view<'k>(self) -> AllSlots<'k, T, K> {
+    unsafe fn view<'k>(self, _: &'k dyn Issues) -> AllSlots<'k, T, K> {
         AllSlots {
             // SAFETY: the table belongs to a half, which is retired in stream order. The argument had all rights of its
             // epoch, so the kernel has no other view of the outbox.

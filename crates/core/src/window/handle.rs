@@ -3,7 +3,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use tidegate_hal::device::{Device, Parameters};
+use tidegate_hal::device::{Device, Issues, Parameters};
 
 use crate::argument::{Argument, Lowered, OfSlots};
 use crate::carry::{Carry, Visitor};
@@ -392,7 +392,7 @@ macro_rules! argument {
         unsafe impl<T: Element> Lowered for $handle<T> {
             type View<'k> = $handle<T>;
 
-            unsafe fn view<'k>(self) -> Self::View<'k> {
+            unsafe fn view<'k>(self, _: &'k dyn Issues) -> Self::View<'k> {
                 self
             }
 

@@ -83,6 +83,8 @@ mod handle;
 mod host;
 mod inbox;
 mod joint;
+mod lend;
+mod lent;
 mod meeting;
 mod not_here;
 mod note;
@@ -108,6 +110,7 @@ mod tests;
 mod through;
 mod view;
 mod wait;
+mod within;
 
 pub use access::Access;
 pub use argument::{InboxView, Memory, MemoryMut};
@@ -122,6 +125,7 @@ use half::{Half, HalfBody, Held, Link, Peer, Typed};
 pub use handle::{Dest, In, IntoDest, Out, OutOnce};
 pub use inbox::{Exposed, Inbox};
 pub(crate) use joint::{Joint, JointKind, hash_of};
+pub use lend::{LentInbox, LentOutbox};
 pub(crate) use not_here::SeenAsItIs;
 pub use opened::{Last, Opened, OpenedSlots};
 pub use outbox::Outbox;
@@ -137,6 +141,9 @@ pub use tidegate_hal::batch::Op;
 pub use tidegate_hal::ids::{TeamId, WindowId};
 pub use view::{LoweredSlots, Slots};
 pub use wait::Tested;
+pub use within::{
+    KernelAccess, KernelExposed, KernelInbox, KernelOutbox, LoweredInbox, LoweredOutbox,
+};
 
 #[cfg(doc)]
 use crate::error::{Cause, Error};

@@ -12,6 +12,7 @@ use super::discipline::BySlot;
 use super::edge::{Edge, Touched};
 use super::grants::Grants;
 use super::handle::Out;
+use super::lent::Lent;
 use super::plan::Plans;
 use super::{Discipline, Half, HalfBody, Held, Link};
 use crate::carry::{Carry, Visitor};
@@ -57,6 +58,8 @@ pub(super) struct OutboxBody<D: Device> {
     pub(super) refused: Option<Box<str>>,
     /// What kernels need to put by themselves, once an epoch was opened for them.
     pub(super) grants: Option<Box<Grants<D>>>,
+    /// What kernels need to make epochs, once the outbox was lent to one.
+    pub(super) lent: Option<Lent<D>>,
     /// The index of the peer that is this rank itself.
     myself: Option<usize>,
 }
@@ -86,6 +89,7 @@ impl<D: Device> OutboxBody<D> {
             touched: Vec::new(),
             refused: None,
             grants: None,
+            lent: None,
             myself,
         }
     }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Index;
 
 use tidegate_hal::batch::{Shape, Side};
-use tidegate_hal::device::{Device, Parameters};
+use tidegate_hal::device::{Device, Issues, Parameters};
 use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Word, ahead};
 
@@ -277,7 +277,7 @@ impl<T> Copy for LoweredSlots<T> {}
 unsafe impl<T: Element> Lowered for LoweredSlots<T> {
     type View<'k> = Slots<'k, T>;
 
-    unsafe fn view<'k>(self) -> Slots<'k, T> {
+    unsafe fn view<'k>(self, _: &'k dyn Issues) -> Slots<'k, T> {
         // SAFETY: the table belongs to a half, which is retired in stream order. The inbox was not exposed when the
         // kernel was enqueued, and a later post comes later in stream order, too.
         let slots = unsafe { Slots::new(self.slots, self.declaration) };

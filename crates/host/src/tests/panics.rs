@@ -64,7 +64,7 @@ fn wakers_and_garbage_that_panic_do_not_end_a_stream() {
     let s = stream(&device, false);
     let gate = Arc::new(std::sync::Barrier::new(2));
     let here = gate.clone();
-    let waits = move || {
+    let waits = move |_: &dyn Issues| {
         here.wait();
     };
     // SAFETY: the kernel touches nothing but what it owns.
@@ -75,7 +75,7 @@ fn wakers_and_garbage_that_panic_do_not_end_a_stream() {
     gate.wait();
     s.synchronize().unwrap().unwrap();
     // SAFETY: as above.
-    unsafe { s.launch::<(), _>(|| {}) }.unwrap();
+    unsafe { s.launch::<(), _>(|_| {}) }.unwrap();
     s.synchronize().unwrap().unwrap();
 }
 
@@ -92,7 +92,7 @@ fn a_kernel_whose_drop_panics_is_a_kernel_that_panicked() {
         let (here, waits) = (gate.clone(), !inline);
         for bomb in [Bomb, Bomb] {
             let here = here.clone();
-            let kernel = move || {
+            let kernel = move |_: &dyn Issues| {
                 let _bomb = &bomb;
                 if waits {
                     here.wait();
@@ -130,7 +130,7 @@ fn a_capture_that_is_given_up_drops_its_kernels_one_by_one() {
     s.begin_capture(&[]).unwrap();
     for bomb in [Bomb, Bomb] {
         // SAFETY: the kernel touches nothing but what it owns.
-        unsafe { s.launch::<(), _>(move || _ = &bomb) }.unwrap();
+        unsafe { s.launch::<(), _>(move |_| _ = &bomb) }.unwrap();
     }
     drop(s);
 }

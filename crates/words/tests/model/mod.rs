@@ -5,6 +5,7 @@ mod death;
 mod epochs;
 mod grants;
 mod grids;
+mod lent;
 mod pull;
 mod rig;
 mod stream;

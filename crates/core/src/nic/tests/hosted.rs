@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tidegate_hal::batch::{Op as Reduction, Scalar};
 use tidegate_hal::control::Handle;
-use tidegate_hal::device::{self, ClosureDevice, Device, DeviceError, HostAccess, StreamConfig};
+use tidegate_hal::device::{
+    self, ClosureDevice, Device, DeviceError, HostAccess, Issues, StreamConfig,
+};
 use tidegate_hal::memory::{Ptr, Sharing};
 use tidegate_host::{Host, HostBlock, HostStream};
 use tidegate_words::Bell;
@@ -145,7 +147,7 @@ unsafe impl<S: Over, const MUTE: bool> ClosureDevice for By<S, MUTE> {
     unsafe fn launch<N, K>(stream: &S, kernel: K) -> Result<(), DeviceError>
     where
         N: 'static,
-        K: Fn() + Send + 'static,
+        K: Fn(&dyn Issues) + Send + 'static,
     {
         // SAFETY: the caller promises the same.
         unsafe { <Host as ClosureDevice>::launch::<N, K>(stream.host(), kernel) }

@@ -1,0 +1,270 @@
+//! Halves that a kernel owns while it runs: what the kernel does with them, and what follows it.
+//!
+//! # Model
+//!
+//! A closed half is lent to one launch ([`Inbox::lend`](super::Inbox::lend), [`Outbox::lend`](super::Outbox::lend)).
+//! The kernel makes epochs with it, as many as it likes. Each call of the kernel is a batch, the same one that the host
+//! would enqueue for that call. So it adds to the same words by the same quantum, and its waits advance the same
+//! operands. Neither the peers nor the words know who made an epoch, and the parity of the operand chooses the buffer as
+//! always. So epochs of kernels and of the host alternate, here and at each peer.
+//!
+//! | call in the kernel | batch |
+//! |---|---|
+//! | `KernelInbox::post` | adds a quantum to each origin's *exposed* word |
+//! | `KernelExposed::wait` | waits for the *done* word of each origin |
+//! | `KernelOutbox::start` | waits for the *exposed* word of each target, and grants the slots ([`super::grants`]) |
+//! | `KernelAccess::complete` | ends the grants, and adds a quantum to each target's *done* word |
+//!
+//! For one launch only two things are new. The *state* word says whether an epoch is open: 0, or the fault of a kernel
+//! that would end now. And a batch behind the launch, the *closing*, checks that the word is 0. Otherwise the stream
+//! fails, and the closing poisons the words of all peers. If the kernel panics, or one of its waits fails, the stream
+//! has failed, too, and the closing poisons them as every batch does. So peers hear of each of these ends.
+//!
+//! The host lends a closed half and gets a closed half back, so no recording can begin or end inside an epoch, and
+//! replays repeat the kernel with all its epochs.
+//!
+//! The host does not know how many epochs a kernel makes. The kernel counts them in [`Epochs`], and stops at the last
+//! one that the words can count. Proofs of recordings need the number beforehand, so there is none for such a half.
+//!
+//! # Failure
+//!
+//! Refused before anything is enqueued: a rank that is its own peer (the check for self-deadlock cannot look into a
+//! kernel), peers that a NIC reaches (the host arms the NIC for each epoch), and peers that MPI's windows reach.
+
+use std::sync::Arc;
+
+use tidegate_hal::batch::{Add, Awaited, Batch, Check, Step, Tag};
+use tidegate_hal::device::{Device, Issues, Stream as _};
+use tidegate_hal::memory::{Block as _, Ptr, Sharing};
+use tidegate_hal::nic::Keep;
+use tidegate_hal::site::CallSite;
+use tidegate_words::Word;
+
+use super::{Half, Link, submit};
+use crate::epochs::Epochs;
+use crate::error::{EpochError, PutFault, Result};
+use crate::half_kind::HalfKind;
+use crate::observe::EpochCall;
+use crate::stream::Stream;
+
+/// The most items that a launch enqueues: the kernel, and a closing for each of its arguments.
+const ITEMS: usize = 17;
+
+/// What a half has that was lent to a kernel.
+pub(super) struct Lent<D: Device> {
+    _state: Arc<D::Block>,
+    calls: Arc<Calls>,
+    closing: Arc<Batch>,
+}
+
+/// What a kernel that is a closure does with a half.
+struct Calls {
+    /// Begins an epoch: the post, or the wait for all exposures.
+    begin: Arc<Batch>,
+    /// Ends it.
+    end: Arc<Batch>,
+    /// The state word.
+    state: Ptr,
+    /// Its value while an epoch is open.
+    open: u64,
+    epochs: Arc<Epochs>,
+}
+
+/// The half as it is enqueued.
+#[derive(Clone, Copy)]
+pub(super) struct LoweredHalf {
+    /// [`Calls`].
+    calls: Ptr,
+    /// The launch.
+    site: CallSite,
+}
+
+/// The half in the kernel that owns it.
+pub(super) struct Owned<'k> {
+    calls: &'k Calls,
+    stream: &'k dyn Issues,
+    site: CallSite,
+}
+
+impl<D: Device> Lent<D> {
+    /// For a half that was [admitted](admit), and whose epochs begin and end by these batches.
+    pub(super) fn new(
+        half: &Half<D>,
+        kind: HalfKind,
+        begin: Arc<Batch>,
+        end: Arc<Batch>,
+    ) -> Result<Self> {
+        let block = half
+            .world
+            .device()
+            .alloc(size_of::<u64>(), Sharing::Private)?;
+        let state = Arc::new(block);
+        let open = match kind {
+            HalfKind::Inbox => PutFault::LEFT_EXPOSED,
+            HalfKind::Outbox => PutFault::LEFT_OPEN,
+        };
+        let calls = Calls {
+            begin,
+            end,
+            state: state.base(),
+            open,
+            epochs: half.epochs.clone(),
+        };
+        Ok(Lent {
+            closing: Arc::new(closing(half, &state)),
+            calls: Arc::new(calls),
+            _state: state,
+        })
+    }
+
+    /// Prepares a launch on the stream, and tells observers what the kernel will do.
+    pub(super) fn lower(
+        &self,
+        stream: &Stream<'_, D>,
+        kind: HalfKind,
+        site: CallSite,
+    ) -> Result<LoweredHalf> {
+        stream.raw().prepare(&self.closing, ITEMS)?;
+        if let Some(observed) = stream.observed() {
+            let (begin, end) = match kind {
+                HalfKind::Inbox => (EpochCall::Post, EpochCall::Wait),
+                HalfKind::Outbox => (EpochCall::Open, EpochCall::Complete),
+            };
+            observed.declares(&self.calls.begin, begin, site);
+            observed.declares(&self.calls.end, end, site);
+        }
+        Ok(LoweredHalf {
+            calls: Ptr(Arc::as_ptr(&self.calls).cast_mut().cast()),
+            site,
+        })
+    }
+
+    /// The kernel has been enqueued: enqueues the closing.
+    pub(super) fn launched(
+        &self,
+        half: &Half<D>,
+        kind: HalfKind,
+        stream: &Stream<'_, D>,
+        site: CallSite,
+    ) {
+        half.epochs.lent(stream);
+        half.window.waits_at(kind, site);
+        // There is room for it, so this fails only in a child of the process.
+        if let Err(error) = submit(stream, &self.closing, EpochCall::Close, site) {
+            half.stake(true).give_up(&error);
+        }
+    }
+}
+
+/// Refuses halves whose epochs a kernel cannot make.
+pub(super) fn admit<D: Device>(half: &Half<D>) -> Result<()> {
+    let device = half.world.device();
+    for peer in &half.peers {
+        let reason = match &peer.link {
+            _ if peer.rank == half.world.rank() => {
+                "it is this rank itself, and nobody could see whether the kernel waits for what comes behind it"
+            }
+            Link::Nic(_) => {
+                "a NIC reaches it, which the host arms for each epoch; use `Outbox::open`, or let the host enqueue the epochs"
+            }
+            Link::Mapped { .. } if !device.shares_bells() => {
+                "MPI's windows may reach it; let the host enqueue the epochs"
+            }
+            Link::Mapped { .. } => continue,
+        };
+        return Err(EpochError::NotByKernels {
+            window: half.window.named(),
+            rank: peer.rank,
+            what: "make epochs with",
+            reason,
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// The batch behind a launch. Its adds add nothing. If it fails, or the stream has failed before, they poison the words
+/// of the peers.
+fn closing<D: Device>(half: &Half<D>, state: &Arc<D::Block>) -> Batch {
+    let check = |peer: usize| {
+        Step::Check(Check {
+            count: state.base(),
+            most: 0,
+            tag: Tag {
+                window: Some(half.window.id),
+                peer: peer as u32,
+                awaited: Awaited::Kernel,
+            },
+        })
+    };
+    let lane = |peer: &super::Peer| {
+        let Link::Mapped { word, bell } = peer.link else {
+            unreachable!("halves with other peers are refused")
+        };
+        let add = Add {
+            word,
+            value: 0,
+            bell,
+            tag: None,
+            turn: None,
+        };
+        vec![check(peer.rank), Step::Add(add)]
+    };
+    let lanes = half.peers.iter().map(lane);
+    let alone = half
+        .peers
+        .is_empty()
+        .then(|| vec![check(half.world.rank())]);
+    // SAFETY: the words and bells lie in blocks that the half holds, and the state in the block that the batch keeps.
+    // Only kernels of this half's stream write it.
+    unsafe { Batch::new(lanes.chain(alone), vec![state.clone() as Keep]) }
+}
+
+impl LoweredHalf {
+    /// # Safety
+    ///
+    /// The kernel that the half was lowered for runs on `stream`, and has the half only once.
+    pub(super) unsafe fn own<'k>(self, stream: &'k dyn Issues) -> Owned<'k> {
+        Owned {
+            // SAFETY: the half holds it, and is retired in stream order. It is not written.
+            calls: unsafe { &*self.calls.0.cast::<Calls>() },
+            stream,
+            site: self.site,
+        }
+    }
+}
+
+impl Owned<'_> {
+    /// Begins an epoch.
+    ///
+    /// # Panics
+    ///
+    /// If the window can have no more epochs.
+    #[track_caller]
+    pub(super) fn begin(&self) {
+        if let Err(error) = self.calls.epochs.begin_by_kernel() {
+            panic!("{error}");
+        }
+        self.state(self.calls.open);
+        self.issue(&self.calls.begin);
+    }
+
+    /// Ends the epoch that is open.
+    pub(super) fn end(&self) {
+        self.issue(&self.calls.end);
+        self.state(0);
+    }
+
+    fn issue(&self, batch: &Batch) {
+        // SAFETY: the batch is one of the half's, which says why its promises hold. The half is at home on this stream,
+        // and all of its peers are mapped.
+        if let Err(stopped) = unsafe { self.stream.issue(batch, self.site) } {
+            stopped.unwind();
+        }
+    }
+
+    fn state(&self, value: u64) {
+        // SAFETY: the word lies in memory of the host, which the half holds. Only this thread accesses it now.
+        unsafe { &*self.calls.state.0.cast::<Word>() }.advance(value);
+    }
+}
