@@ -65,6 +65,7 @@
 #include "batch_layout.cuh"
 #include "batch_stamps.cuh"
 #include "batch_waits.cuh"
+#include "batch_halves.cuh"
 #include "batch_moves.cuh"
 #include "batch_reductions.cuh"
 #include "batch_lanes.cuh"

@@ -28,7 +28,7 @@ enum { MOVE_EARLY = 1, MOVE_LAST_PARITY = 2, MOVE_BEHIND = 4, MOVE_ALONE = 8 };
 enum { SHAPE_LINEAR = 0, SHAPE_STRIDED = 1, SHAPE_INDEXED = 2 };
 enum { ACTION_COPY = 0, ACTION_ACCUMULATE = 1, ACTION_FETCH = 2, ACTION_SWAP = 3, ACTION_COUNTED = 4, ACTION_REDUCE = 5 };
 enum { OP_SUM, OP_PROD, OP_MIN, OP_MAX, OP_AND, OP_OR, OP_XOR, OP_REPLACE, OP_KEEP, OP_MIN_BEFORE, OP_MAX_BEFORE };
-enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64 };
+enum { S_I8, S_I16, S_I32, S_I64, S_U8, S_U16, S_U32, S_U64, S_F32, S_F64, S_F16, S_BF16 };
 enum { FAULT_WAIT = 1, FAULT_ABORTED = 2, FAULT_COUNT = 3 };
 // The kind of a wait that is for a courier, in the lowest byte of `awaited`.
 enum { AWAITED_EVENT = 4 };

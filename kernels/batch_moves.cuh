@@ -121,17 +121,22 @@ DEV void copy_sides(const Side &src, const Side &dst, u64 first, u64 stride, u64
 
 // ---- Arithmetic ----
 
+// For floats, a NaN loses.
+template <typename T>
+DEV T lesser(T a, T b) { return (b != b || a < b) ? a : b; }
+template <typename T>
+DEV T greater(T a, T b) { return (b != b || a > b) ? a : b; }
+
 template <typename T>
 DEV T applied(u32 op, T a, T b) {
     switch (op) {
         case OP_SUM: return a + b;
         case OP_PROD: return a * b;
-        // For floats, a NaN loses.
-        case OP_MIN: return (b != b || a < b) ? a : b;
-        case OP_MAX: return (b != b || a > b) ? a : b;
+        case OP_MIN: return lesser(a, b);
+        case OP_MAX: return greater(a, b);
         // The new value comes first.
-        case OP_MIN_BEFORE: return applied<T>(OP_MIN, b, a);
-        case OP_MAX_BEFORE: return applied<T>(OP_MAX, b, a);
+        case OP_MIN_BEFORE: return lesser(b, a);
+        case OP_MAX_BEFORE: return greater(b, a);
         case OP_REPLACE: return b;
         default: return a;
     }
@@ -155,6 +160,10 @@ template <>
 DEV float applied_bits<float>(u32 op, float a, float b) { return applied<float>(op, a, b); }
 template <>
 DEV double applied_bits<double>(u32 op, double a, double b) { return applied<double>(op, a, b); }
+template <>
+DEV F16 applied_bits<F16>(u32 op, F16 a, F16 b) { return applied<F16>(op, a, b); }
+template <>
+DEV Bf16 applied_bits<Bf16>(u32 op, Bf16 a, Bf16 b) { return applied<Bf16>(op, a, b); }
 
 template <typename T>
 DEV T of_bits(u64 bits) { return (T)bits; }
@@ -162,11 +171,17 @@ template <>
 DEV float of_bits<float>(u64 bits) { return __uint_as_float((u32)bits); }
 template <>
 DEV double of_bits<double>(u64 bits) { return __longlong_as_double((i64)bits); }
+template <>
+DEV F16 of_bits<F16>(u64 bits) { return {(u16)bits}; }
+template <>
+DEV Bf16 of_bits<Bf16>(u64 bits) { return {(u16)bits}; }
 
 template <typename T>
 DEV u64 bits_of(T value) { return sizeof(T) == 8 ? (u64)value : (u64)value & ((1ull << 8 * (sizeof(T) % 8)) - 1); }
 DEV u64 bits_of(float value) { return __float_as_uint(value); }
 DEV u64 bits_of(double value) { return (u64)__double_as_longlong(value); }
+DEV u64 bits_of(F16 value) { return value.bits; }
+DEV u64 bits_of(Bf16 value) { return value.bits; }
 
 template <typename T>
 DEV u64 combined(u32 op, u64 a, u64 b) { return bits_of(applied_bits<T>(op, of_bits<T>(a), of_bits<T>(b))); }
@@ -183,7 +198,9 @@ DEV u64 combined(u32 scalar, u32 op, u64 a, u64 b) {
         case S_U32: return combined<u32>(op, a, b);
         case S_U64: return combined<u64>(op, a, b);
         case S_F32: return combined<float>(op, a, b);
-        default: return combined<double>(op, a, b);
+        case S_F64: return combined<double>(op, a, b);
+        case S_F16: return combined<F16>(op, a, b);
+        default: return combined<Bf16>(op, a, b);
     }
 }
 

@@ -8,12 +8,18 @@ DEV float plus(float a, float b) { return a + b; }
 DEV double plus(double a, double b) { return a + b; }
 DEV u32 plus(u32 a, u32 b) { return a + b; }
 DEV u64 plus(u64 a, u64 b) { return a + b; }
+DEV F16 plus(F16 a, F16 b) { return a + b; }
+DEV Bf16 plus(Bf16 a, Bf16 b) { return a + b; }
 
 template <typename T>
 DEV u32 sum4(u32 a, u32 b) { return (u32)bits_of(plus(of_bits<T>(a), of_bits<T>(b))); }
+template <>
+DEV u32 sum4<F16>(u32 a, u32 b) { return F16::add(a, b); }
+template <>
+DEV u32 sum4<Bf16>(u32 a, u32 b) { return Bf16::add(a, b); }
 template <typename T>
 DEV V16 sum_line(V16 a, V16 b) {
-    if (sizeof(T) == 4) return {sum4<T>(a.x, b.x), sum4<T>(a.y, b.y), sum4<T>(a.z, b.z), sum4<T>(a.w, b.w)};
+    if (sizeof(T) <= 4) return {sum4<T>(a.x, b.x), sum4<T>(a.y, b.y), sum4<T>(a.z, b.z), sum4<T>(a.w, b.w)};
     const u64 low = bits_of(plus(of_bits<T>(a.x | (u64)a.y << 32), of_bits<T>(b.x | (u64)b.y << 32)));
     const u64 high = bits_of(plus(of_bits<T>(a.z | (u64)a.w << 32), of_bits<T>(b.z | (u64)b.w << 32)));
     return {(u32)low, (u32)(low >> 32), (u32)high, (u32)(high >> 32)};
@@ -94,10 +100,8 @@ struct Reduction {
         if (replaces && terms.number > 1) second = terms.terms[1];
     }
 
-    // Carries out this thread's part. The value in front of the terms is that of the destination, unless the first term
-    // replaces it.
-    template <u32 LINES>
-    DEV void carry_out(u64 epoch, u32 begin, u32 stride) const {
+    // The terms behind the value at their `start`. That value is the destination's, unless the first term replaces it.
+    DEV Terms behind_start(u64 epoch) const {
         Terms these = terms;
         these.epoch = epoch;
         these.start = dst;
@@ -108,29 +112,53 @@ struct Reduction {
             these.start = these.lead;
             if (these.number) these.lead = place(second, epoch);
         }
-        if (op != OP_SUM) combine(these, dst, elements, scalar, unit, begin, stride);
-        else if (scalar == S_F32) sum<LINES, float>(these, dst, lines, elements, begin, stride);
+        return these;
+    }
+
+    // Whether it is a sum of elements of 4 or 8 bytes.
+    DEV bool sums_words() const { return op == OP_SUM && unit >= 2; }
+
+    // Carries out this thread's part of such a sum.
+    template <u32 LINES>
+    DEV void sum_words(u64 epoch, u32 begin, u32 stride) const {
+        const Terms these = behind_start(epoch);
+        if (scalar == S_F32) sum<LINES, float>(these, dst, lines, elements, begin, stride);
         else if (scalar == S_F64) sum<LINES, double>(these, dst, lines, elements, begin, stride);
         else if (unit == 2) sum<LINES, u32>(these, dst, lines, elements, begin, stride);
         else sum<LINES, u64>(these, dst, lines, elements, begin, stride);
     }
 };
 
+// A reduction that is no sum of words. A function that is called costs those no registers.
+APART void reduce_others(const MoveStep *move, u64 epoch, u32 begin, u32 stride) {
+    const Reduction it(move);
+    const Terms terms = it.behind_start(epoch);
+    if (it.op != OP_SUM) combine(terms, it.dst, it.elements, it.scalar, it.unit, begin, stride);
+    else if (it.scalar == S_F16) sum<4, F16>(terms, it.dst, it.lines, it.elements, begin, stride);
+    else sum<4, Bf16>(terms, it.dst, it.lines, it.elements, begin, stride);
+}
+
 // A reduction among other steps. A function that is called has fewer registers for itself.
-APART void reduce(const MoveStep *move, u64 epoch, u32 first, u32 stride) { Reduction(move).carry_out<2>(epoch, first, stride); }
+APART void reduce(const MoveStep *move, u64 epoch, u32 first, u32 stride) {
+    const Reduction it(move);
+    if (it.sums_words()) it.sum_words<2>(epoch, first, stride);
+    else reduce_others(move, epoch, first, stride);
+}
 
 // Carries out a lane that only reduces data from before this batch. It waits for nobody, and nobody waits for it. Each
 // thread checks by itself whether the stream has failed, because the threads have nothing else in common. `first` and
 // `stride` determine this thread's elements.
 DEV void run_reduction(const Launch &launch, const Lane *at, Part part, u32 first, u32 stride) {
     // No kernel writes the step, so it is read before the work before this batch is over.
-    const Reduction reduction((const MoveStep *)(launch.program + 16ull * at->steps));
+    const MoveStep *move = (const MoveStep *)(launch.program + 16ull * at->steps);
+    const Reduction reduction(move);
     const Turn turn(launch, part);
     turn.await();
     // No lane of the block waits for a peer.
     let_next_come();
     u32 stop = load_relaxed32(&turn.state->stop);
     if ((stop || turn.follow) && has_failed(launch)) return;
-    reduction.carry_out<4>(0, first, stride);
+    if (reduction.sums_words()) reduction.sum_words<4>(0, first, stride);
+    else reduce_others(move, 0, first, stride);
     STAMP(if (first == 0) marks().moves(), end_leg();)
 }

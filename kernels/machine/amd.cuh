@@ -284,6 +284,22 @@ DEV void red_u32(u64 at, u32 value) { machine::add(at, value); }
 DEV u64 atomicAdd(u64 *at, u64 value) { return __hip_atomic_fetch_add(at, value, __ATOMIC_RELAXED, AT_DEVICE); }
 #endif
 
+#if !defined(TIDEGATE_OWN_MACHINE)
+DEV float float_of_f16(u16 bits) { return (float)__builtin_bit_cast(_Float16, bits); }
+DEV u16 f16_of(float value) { return __builtin_bit_cast(u16, (_Float16)value); }
+DEV u16 bf16_of(float value) {
+    const u32 bits = __float_as_uint(value);
+    // A NaN is quiet, so that it stays one.
+    return (u16)(value != value ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+typedef _Float16 F16x2 __attribute__((ext_vector_type(2)));
+DEV u32 add_f16x2(u32 a, u32 b) { return __builtin_bit_cast(u32, __builtin_bit_cast(F16x2, a) + __builtin_bit_cast(F16x2, b)); }
+DEV u32 add_bf16x2(u32 a, u32 b) {
+    const u32 low = bf16_of(__uint_as_float(a << 16) + __uint_as_float(b << 16));
+    return low | (u32)bf16_of(__uint_as_float(a & 0xffff0000) + __uint_as_float(b & 0xffff0000)) << 16;
+}
+#endif
+
 // A unit of `s_sleep` is 64 clocks.
 DEV void pause(u32 nanoseconds) {
     if (nanoseconds > 500) __builtin_amdgcn_s_sleep(30);

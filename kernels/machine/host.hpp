@@ -41,6 +41,39 @@ static inline float __uint_as_float(u32 value) { return same_bits<float>(value);
 static inline i64 __double_as_longlong(double value) { return same_bits<i64>(value); }
 static inline double __longlong_as_double(i64 value) { return same_bits<double>(value); }
 
+// (Not every compiler of a host has a type for these.)
+static inline float float_of_f16(u16 bits) {
+    const u32 exponent = bits >> 10 & 31, mantissa = bits & 1023, sign = (u32)(bits & 0x8000) << 16;
+    // Subnormal numbers are multiples of 2^-24.
+    const u32 size = exponent == 0    ? __float_as_uint((float)mantissa / 16777216.0f)
+                     : exponent == 31 ? 0x7f800000 | mantissa << 13
+                                      : (exponent + 112) << 23 | mantissa << 13;
+    return __uint_as_float(size | sign);
+}
+static inline u16 f16_of(float value) {
+    const u32 bits = __float_as_uint(value), size = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
+    if (size > 0x7f800000) return (u16)(sign | 0x7e00 | (size >> 13 & 1023));
+    if (size >= 0x47800000) return (u16)(sign | 0x7c00);
+    if (size < 0x38800000) {
+        // In units of 2^-24, whose bits the processor rounds.
+        return (u16)(sign | (__float_as_uint(__uint_as_float(size) + 0.5f) - 0x3f000000));
+    }
+    return (u16)(sign | ((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13));
+}
+static inline u16 bf16_of(float value) {
+    const u32 bits = __float_as_uint(value);
+    // A NaN is quiet, so that it stays one.
+    return (u16)(value != value ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline u32 add_f16x2(u32 a, u32 b) {
+    const u32 low = f16_of(float_of_f16((u16)a) + float_of_f16((u16)b));
+    return low | (u32)f16_of(float_of_f16((u16)(a >> 16)) + float_of_f16((u16)(b >> 16))) << 16;
+}
+static inline u32 add_bf16x2(u32 a, u32 b) {
+    const u32 low = bf16_of(__uint_as_float(a << 16) + __uint_as_float(b << 16));
+    return low | (u32)bf16_of(__uint_as_float(a & 0xffff0000) + __uint_as_float(b & 0xffff0000)) << 16;
+}
 template <typename T>
 static inline T *atomic(u64 at) {
     if (at % sizeof(T)) machine::fail("an atomic access that is not aligned", at);

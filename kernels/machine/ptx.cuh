@@ -125,6 +125,34 @@ DEV void red_u64(u64 at, u64 value) {
 DEV void red_u32(u64 at, u32 value) {
     asm volatile("red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
 }
+// Floats of 16 bits, by their bits. Results are rounded to the nearest, of two equally near ones to the even one.
+DEV float float_of_f16(u16 bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+DEV u16 f16_of(float value) {
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+DEV u16 bf16_of(float value) {
+    u16 bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+// Two sums in a word. Subnormal numbers are kept.
+DEV u32 add_f16x2(u32 a, u32 b) {
+    u32 sums;
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sums) : "r"(a), "r"(b));
+    return sums;
+}
+// (Compute capability 8.0 has no plain addition.)
+DEV u32 add_bf16x2(u32 a, u32 b) {
+    u32 sums;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sums) : "r"(a), "r"(0x3f803f80), "r"(b));
+    return sums;
+}
 DEV void pause(u32 nanoseconds) {
     asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
 }

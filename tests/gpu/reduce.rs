@@ -1,7 +1,9 @@
 //! All-reduces of GPUs, compared with the host's results for the same vectors.
 
 use crate::vendor::prelude::*;
-use tidegate::Arithmetic;
+use half::{bf16, f16};
+use num_complex::Complex;
+use tidegate::Reducible;
 
 use super::common::ranks;
 use crate::schedules::rounds;
@@ -26,7 +28,7 @@ fn model<T: Element>(
     (0..len).map(one).collect()
 }
 
-fn reduced<T: Arithmetic>(
+fn reduced<T: Reducible>(
     len: usize,
     op: Op,
     of: impl Fn(usize, usize) -> T + Sync,
@@ -94,6 +96,66 @@ fn reductions_are_those_of_the_host_to_the_bit() {
             u64::wrapping_mul,
             |x| x,
         );
+    }
+}
+
+/// A finite number of 16 bits, which may be subnormal.
+fn half(rank: usize, index: usize) -> u16 {
+    (fraction(rank, index).to_bits() >> 16) as u16 & 0xbfff
+}
+
+/// Each step is rounded to 16 bits, and nothing else is.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn reductions_of_halves_are_those_of_the_host_to_the_bit() {
+    let wide = |x: f16| u64::from(x.to_bits());
+    let upper = |x: bf16| u64::from(x.to_bits());
+    // Fewer than a line of 16 bytes, some lines with a rest, and many.
+    for len in [1, 7, 33, 5001] {
+        let close = |r, i| f16::from_f64(fraction(r, i));
+        let any = |r, i| f16::from_bits(half(r, i));
+        reduced(len, Op::Sum, close, |a, b| a + b, wide);
+        reduced(len, Op::Sum, any, |a, b| a + b, wide);
+        reduced(len, Op::Prod, any, |a, b| a * b, wide);
+        reduced(len, Op::Min, any, f16::min, wide);
+        reduced(len, Op::Max, any, f16::max, wide);
+        let close = |r, i| bf16::from_f64(fraction(r, i));
+        let any = |r, i| bf16::from_bits(half(r, i));
+        reduced(len, Op::Sum, close, |a, b| a + b, upper);
+        reduced(len, Op::Sum, any, |a, b| a + b, upper);
+        reduced(len, Op::Prod, close, |a, b| a * b, upper);
+        reduced(len, Op::Min, any, bf16::min, upper);
+        reduced(len, Op::Max, any, bf16::max, upper);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn sums_of_several_numbers_are_those_of_the_host_to_the_bit() {
+    for len in [1, 33, 5000] {
+        let complex = |r, i| {
+            let number = fraction(r, i) as f32;
+            Complex::new(number, 1.0 / number)
+        };
+        let both = |x: Complex<f32>| (u64::from(x.re.to_bits()) << 32) | u64::from(x.im.to_bits());
+        reduced(len, Op::Sum, complex, |a, b| a + b, both);
+        let array = |r, i| {
+            [0, 1, 2].map(|part| Complex::new(bf16::from_f64(fraction(r, 3 * i + part)), bf16::ONE))
+        };
+        let each = |a: [Complex<bf16>; 3], b: [Complex<bf16>; 3]| {
+            std::array::from_fn(|part| {
+                let (a, b) = (a[part], b[part]);
+                Complex::new(a.re + b.re, a.im + b.im)
+            })
+        };
+        let bits = |x: [Complex<bf16>; 3]| {
+            let fold = |all: u64, one: Complex<bf16>| {
+                let number = (u64::from(one.re.to_bits()) << 16) | u64::from(one.im.to_bits());
+                all.rotate_left(17) ^ number
+            };
+            x.into_iter().fold(0, fold)
+        };
+        reduced(len, Op::Sum, array, each, bits);
     }
 }
 

@@ -242,7 +242,7 @@ pub const LAYOUT_START: u64 = 0xcbf2_9ce4_8422_2325;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be accumulated",
-    note = "accumulate, fetch_and_op and compare_and_swap work on integers and floats"
+    note = "accumulate, fetch_and_op and compare_and_swap work on integers of up to 64 bits and on floats (`half::f16` and `half::bf16` with the feature `half`)"
 )]
 pub trait Arithmetic: Reducible<Number = Self> + sealed::Sealed {
     #[doc(hidden)]
@@ -253,6 +253,9 @@ pub trait Arithmetic: Reducible<Number = Self> + sealed::Sealed {
 
 /// An element that collectives reduce: a number, or several numbers that are reduced one by one. Arrays of such elements
 /// are such elements, and so are complex numbers, of which there are only sums.
+///
+/// With the feature `half`, `f16` and `bf16` are numbers. Each step of a reduction goes by `f32`, and is rounded to the
+/// nearest number of 16 bits, of two equally near ones to the even one.
 ///
 /// # Examples
 ///
@@ -268,7 +271,9 @@ pub trait Arithmetic: Reducible<Number = Self> + sealed::Sealed {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be reduced",
-    note = "reductions work on integers, floats, complex numbers, and arrays of them"
+    label = "has no sum",
+    note = "reductions work on integers of up to 64 bits, floats (`half::f16` and `half::bf16` with the feature `half`), complex numbers (feature `complex`), and arrays of them",
+    note = "lend the numbers of a struct as an array; or put structs into the slots of a window, and let a kernel reduce them"
 )]
 pub trait Reducible: Element + sealed::Sealed {
     /// The type of the numbers.
@@ -344,9 +349,9 @@ numbers! {
 }
 // Both are `#[repr(transparent)]` over a `u16`.
 #[cfg(feature = "half")]
-numbers! {
-    half::f16, 13;
-    half::bf16, 14;
+arithmetic! {
+    half::f16, F16, true, 13;
+    half::bf16, Bf16, true, 14;
 }
 
 /// The hashes of types with one parameter begin with these. (The hash of an array begins with 11 and the length.)

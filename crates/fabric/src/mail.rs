@@ -132,7 +132,7 @@ impl Code {
         let op = *Op::ALL.get(usize::from(op))?;
         let scalar = *Scalar::ALL.get(usize::from(scalar))?;
         // The mover would leave such elements alone, and answer as if it had not.
-        let is_float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        let is_float = scalar.is_float();
         let fits = kind <= 2 && atomic <= 1 && !(is_float && op.is_bitwise() && !swaps);
         fits.then_some(Code {
             op: (!swaps).then_some(op),

@@ -325,11 +325,16 @@ pub enum Scalar {
     U64,
     F32,
     F64,
+    /// A float of 16 bits, as IEEE 754 has it. Arithmetic goes by `f32`: both operands become an `f32`, and the result is
+    /// rounded to the nearest number, of two equally near ones to the even one.
+    F16,
+    /// The upper 16 bits of an `f32`, with arithmetic as for [`Scalar::F16`].
+    Bf16,
 }
 
 impl Scalar {
     /// All types.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::I8,
         Self::I16,
         Self::I32,
@@ -340,13 +345,20 @@ impl Scalar {
         Self::U64,
         Self::F32,
         Self::F64,
+        Self::F16,
+        Self::Bf16,
     ];
+
+    /// Whether it is a float. Floats have no bitwise operations.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::Bf16)
+    }
 
     /// Bytes of an element.
     pub const fn bytes(self) -> usize {
         match self {
             Self::I8 | Self::U8 => 1,
-            Self::I16 | Self::U16 => 2,
+            Self::I16 | Self::U16 | Self::F16 | Self::Bf16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
             Self::I64 | Self::U64 | Self::F64 => 8,
         }

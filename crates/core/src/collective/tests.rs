@@ -2,6 +2,7 @@
 
 mod all;
 mod counted;
+mod datum;
 mod nodes;
 
 use std::time::Duration;
@@ -93,7 +94,7 @@ fn a_hundred_runs_have_the_same_bits() {
             stream!(let s = world.stream().unwrap());
             let team = world.everyone();
             let plan = Plan::new(&team, &mut Rng::new(run % 4));
-            let mut all = All::open(&team, &s, plan, delays(&world, run)).unwrap();
+            let mut all = All::<half::bf16>::open(&team, &s, plan, delays(&world, run)).unwrap();
             let mut buffers = all.buffers(&s).unwrap();
             for in_place in [false, true] {
                 all.step(&s, &mut buffers, in_place).unwrap();

@@ -131,7 +131,7 @@ fn every_update_has_a_number_of_its_own() {
             for action in [Action::Accumulate { op, scalar, atomic }, fetch] {
                 let code = code_of(action).unwrap();
                 assert!(seen.insert(code));
-                let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+                let float = scalar.is_float();
                 let known = Code::of(code);
                 assert_eq!(known.is_none(), float && op.is_bitwise());
                 let said = known.map(|code| (code.op, code.scalar, code.atomic));

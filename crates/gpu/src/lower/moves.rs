@@ -301,7 +301,10 @@ pub(super) fn code(op: Op) -> u8 {
 
 /// The kernel numbers types in the order in which [`Scalar`] has them.
 pub(super) fn number(scalar: Scalar) -> u8 {
-    const { assert!(Scalar::I8 as u8 == 0 && Scalar::U8 as u8 == 4 && Scalar::F64 as u8 == 9) }
+    const {
+        assert!(Scalar::I8 as u8 == 0 && Scalar::U8 as u8 == 4 && Scalar::F64 as u8 == 9);
+        assert!(Scalar::F16 as u8 == 10 && Scalar::Bf16 as u8 == 11);
+    }
     scalar as u8
 }
 

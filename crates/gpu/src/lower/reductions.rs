@@ -5,7 +5,7 @@
 //! Neighbouring folds of a lane with one destination become a *reduction*: one step, with a *term* for each source. Each
 //! element belongs to one thread, which combines the terms in their order, and writes the element once.
 //!
-//! In a sum of elements of 4 or 8 bytes, a thread has several *lines* of 16 bytes on their way at a time, if all sides are
+//! In a sum of elements of 4 or 8 bytes, or of floats of 2, a thread has several *lines* of 16 bytes on their way at a time, if all sides are
 //! aligned to 16 bytes. Elements behind the lines go one by one, and so do all in other reductions.
 
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Step};
@@ -103,7 +103,8 @@ pub(super) fn lower(moves: &[&Move], last: Ptr, out: &mut Vec<u8>) -> Result<Wor
     // All have the scalar of the first.
     let (_, (_, scalar, _)) = folds[0];
     let mut ops = folds.iter().map(|(_, (op, ..))| *op).enumerate();
-    let sums = size >= 4 && ops.all(|(at, op)| op == Op::Sum || (at == 0 && op == Op::Replace));
+    let has_lines = size >= 4 || scalar.is_float();
+    let sums = has_lines && ops.all(|(at, op)| op == Op::Sum || (at == 0 && op == Op::Replace));
     if sums && all.is_multiple_of(LINE) && work.elements * size / LINE <= MOST_LINES {
         work.lines = work.elements * size / LINE;
         work.elements -= work.lines * LINE / size;

@@ -11,7 +11,7 @@
 //! The team need not meet if the order makes no difference (two moves only read, or accumulate by one operation), or if
 //! each thread has the same elements of both.
 
-use tidegate_hal::batch::{Action, Move, Op, Scalar, Shape};
+use tidegate_hal::batch::{Action, Move, Op, Shape};
 
 use super::layout::address;
 use super::moves::is_alone;
@@ -66,7 +66,7 @@ fn commute(a: &Action, b: &Action) -> bool {
                 ..
             },
         ) => {
-            let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+            let float = scalar.is_float();
             let settles = *op == Op::Keep || !(float || *op == Op::Replace);
             (op, scalar) == (other, with) && settles
         }
@@ -106,7 +106,7 @@ fn extent(mv: &Move) -> Extent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_hal::batch::Side;
+    use tidegate_hal::batch::{Scalar, Side};
     use tidegate_hal::memory::Ptr;
 
     const SUM: Action = Action::Accumulate {

@@ -6,7 +6,7 @@
 //! strides, the rows come from a common nest of loops (`nest.rs`). Otherwise, for example with tables of indices, they
 //! are the stretches that are contiguous on both sides (`walk.rs`). The work on a row is compiled for each element
 //! size, or for each reduction and type. It is a copy of bytes, a gather or scatter, or arithmetic on several numbers
-//! at a time (`numbers.rs`).
+//! at a time (`numbers.rs`, `halves.rs`).
 //!
 //! A copy between two linear sides is one `memcpy`.
 //!
@@ -14,6 +14,7 @@
 //!
 //! There is none: the promises of a batch were checked when it was made.
 
+mod halves;
 mod nest;
 mod numbers;
 mod rows;

@@ -7,6 +7,7 @@ use tidegate_hal::batch::Action;
 use tidegate_hal::batch::{Move, Op, Scalar};
 use tidegate_hal::memory::Ptr;
 
+use super::halves::{Bf16, F16};
 use super::nest::Loop;
 use super::rows::for_each_row;
 
@@ -86,6 +87,8 @@ number! {
     u64, u64, AtomicU64, int;
     f32, u32, AtomicU32, float;
     f64, u64, AtomicU64, float;
+    F16, u16, AtomicU16, float;
+    Bf16, u16, AtomicU16, float;
 }
 
 /// Calls a generic function with the type that a scalar names.
@@ -102,6 +105,8 @@ macro_rules! with_scalar {
             Scalar::U64 => $function::<u64>($($argument),*),
             Scalar::F32 => $function::<f32>($($argument),*),
             Scalar::F64 => $function::<f64>($($argument),*),
+            Scalar::F16 => $function::<F16>($($argument),*),
+            Scalar::Bf16 => $function::<Bf16>($($argument),*),
         }
     };
 }

@@ -322,6 +322,9 @@ unsafe impl Bus for Rma {
                 "Open MPI 4 crashes in MPI_Compare_and_swap where ranks of one node do not share their windows"
                     .into(),
             ),
+            Some(op) if !computes(op, scalar) => {
+                Some("MPI has no floats of 16 bits, so it cannot compute with them".into())
+            }
             Some(op) if self.inner.wrong.get()?.contains(&(op, scalar)) => Some(format!(
                 "this MPI reduces numbers of type {scalar:?} wrongly by {op:?}, which was found when the ranks met"
             )),

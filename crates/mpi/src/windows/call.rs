@@ -50,7 +50,8 @@ pub(super) fn scalar(scalar: Scalar) -> ffi::MPI_Datatype {
             Scalar::I32 => ffi::RSMPI_INT32_T,
             Scalar::I64 => ffi::RSMPI_INT64_T,
             Scalar::U8 => ffi::RSMPI_UINT8_T,
-            Scalar::U16 => ffi::RSMPI_UINT16_T,
+            // MPI has no floats of 16 bits. It only moves their bits.
+            Scalar::U16 | Scalar::F16 | Scalar::Bf16 => ffi::RSMPI_UINT16_T,
             Scalar::U32 => ffi::RSMPI_UINT32_T,
             Scalar::U64 => ffi::RSMPI_UINT64_T,
             Scalar::F32 => ffi::RSMPI_FLOAT,
@@ -64,6 +65,7 @@ pub(super) fn bits(of: Scalar) -> Scalar {
     match of {
         Scalar::F32 => Scalar::U32,
         Scalar::F64 => Scalar::U64,
+        Scalar::F16 | Scalar::Bf16 => Scalar::U16,
         other => other,
     }
 }

@@ -93,6 +93,36 @@ macro_rules! floats {
 }
 floats! { f32, 32; f64, 0; }
 
+macro_rules! halves {
+    ($($ty:ty)*) => {$(
+        impl Model for $ty {
+            /// A value of any size, every NaN and infinity among them. Sums of many depend on their order.
+            fn of(random: u64) -> Self {
+                match random % 3 {
+                    0 => <$ty>::from_bits((random >> 32) as u16),
+                    _ => <$ty>::from_f64((random >> 40) as f64 * 1e-5 - 80.0),
+                }
+            }
+            fn apply(self, op: Op, with: Self) -> Self {
+                match op {
+                    Op::Sum => <$ty>::from_f32(self.to_f32() + with.to_f32()),
+                    Op::Prod => <$ty>::from_f32(self.to_f32() * with.to_f32()),
+                    Op::Min if with.is_nan() || self < with => self,
+                    Op::Max if with.is_nan() || self > with => self,
+                    _ => with,
+                }
+            }
+            fn bits(self) -> u64 {
+                match () {
+                    () if self.is_nan() => u64::MAX,
+                    () => self.to_bits().into(),
+                }
+            }
+        }
+    )*};
+}
+halves! { half::f16 half::bf16 }
+
 fn values<T: Model>(rank: usize, len: usize, op: Op) -> Vec<T> {
     let mut random = Rng::new(rank as u64 * 1000 + len as u64 + op as u64 * 77);
     (0..len).map(|_| T::of(random.next())).collect()
@@ -179,6 +209,12 @@ fn integers_of_all_types_are_those_of_the_model() {
 fn floats_are_those_of_the_model_to_the_bit() {
     all_of::<f32>(&OPS);
     all_of::<f64>(&OPS);
+}
+
+#[test]
+fn halves_are_those_of_the_model_to_the_bit() {
+    all_of::<half::f16>(&OPS);
+    all_of::<half::bf16>(&OPS);
 }
 
 #[test]

@@ -1,26 +1,35 @@
 //! All collectives that move data, against an oracle: a case of each, called in any order, eager or replayed.
 
+use half::{bf16, f16};
+use num_complex::Complex;
+
+use super::datum::Datum;
 use super::*;
 
 /// What a rank has at a place of its vector. Sums of these depend on their order.
-fn datum(rank: usize, at: usize, seed: u64) -> f64 {
+fn datum<T: Datum>(rank: usize, at: usize, seed: u64) -> T {
     let bits = crate::random::mix(seed ^ (rank as u64) << 32 ^ at as u64);
-    (bits >> 11) as f64 * 1e-9 - 4e6
+    T::of((bits >> 11) as f64 * 1e-9 - 4e6)
 }
 
 /// Elements of the vector of a rank.
-fn data(rank: usize, range: std::ops::Range<usize>, seed: u64) -> Vec<f64> {
+fn data<T: Datum>(rank: usize, range: std::ops::Range<usize>, seed: u64) -> Vec<T> {
     range.map(|at| datum(rank, at, seed)).collect()
 }
 
 /// The sum of an element over some ranks, in their order.
-fn sum(ranks: std::ops::Range<usize>, at: usize, seed: u64) -> f64 {
-    let first = datum(ranks.start, at, seed);
-    (ranks.start + 1..ranks.end).fold(first, |all, rank| all + datum(rank, at, seed))
+fn sum<T: Datum>(ranks: std::ops::Range<usize>, at: usize, seed: u64) -> T {
+    let first = datum::<T>(ranks.start, at, seed);
+    (ranks.start + 1..ranks.end).fold(first, |all, rank| all.plus(datum(rank, at, seed)))
 }
 
-fn bits(values: &[f64]) -> Vec<u64> {
-    values.iter().map(|value| value.to_bits()).collect()
+fn bits<T: Datum>(values: &[T]) -> Vec<u64> {
+    values.iter().flat_map(|value| value.bits()).collect()
+}
+
+/// What all places of the outputs have at first.
+fn unset<T: Datum>() -> T {
+    T::of(-1.0)
 }
 
 /// The lengths and choices of a round, which are the same on all ranks.
@@ -76,37 +85,37 @@ impl Plan {
     }
 
     /// The blocks of all ranks.
-    fn gathered(&self) -> Vec<f64> {
+    fn gathered<T: Datum>(&self) -> Vec<T> {
         let block = |rank| data(rank, 0..self.counts[rank], self.seed);
         (0..self.ranks).flat_map(block).collect()
     }
 
-    fn equal(&self) -> Vec<f64> {
+    fn equal<T: Datum>(&self) -> Vec<T> {
         let block = |rank| data(rank, 0..self.len, self.seed);
         (0..self.ranks).flat_map(block).collect()
     }
 
-    fn sums(&self, ranks: std::ops::Range<usize>) -> Vec<f64> {
+    fn sums<T: Datum>(&self, ranks: std::ops::Range<usize>) -> Vec<T> {
         let one = |at| sum(ranks.clone(), at, self.seed);
         (0..self.len).map(one).collect()
     }
 }
 
 /// All collectives that move data, with their buffers. A step carries each of them out once.
-pub(super) struct All<'s> {
+pub(super) struct All<'s, T: Datum> {
     plan: Plan,
-    broadcast: Broadcast<'s, f64, Host>,
-    all_gather: AllGather<'s, f64, Host>,
-    all_gather_counts: AllGather<'s, f64, Host>,
-    gather: Gather<'s, f64, Host>,
-    scatter: Scatter<'s, f64, Host>,
-    all_to_all: AllToAll<'s, f64, Host>,
-    all_to_all_counts: AllToAll<'s, f64, Host>,
-    reduce: Reduce<'s, f64, Host>,
-    all_reduce: AllReduce<'s, f64, Host>,
-    reduce_scatter: ReduceScatter<'s, f64, Host>,
-    scan: Scan<'s, f64, Host>,
-    exclusive: Scan<'s, f64, Host>,
+    broadcast: Broadcast<'s, T, Host>,
+    all_gather: AllGather<'s, T, Host>,
+    all_gather_counts: AllGather<'s, T, Host>,
+    gather: Gather<'s, T, Host>,
+    scatter: Scatter<'s, T, Host>,
+    all_to_all: AllToAll<'s, T, Host>,
+    all_to_all_counts: AllToAll<'s, T, Host>,
+    reduce: Reduce<'s, T, Host>,
+    all_reduce: AllReduce<'s, T, Host>,
+    reduce_scatter: ReduceScatter<'s, T, Host>,
+    scan: Scan<'s, T, Host>,
+    exclusive: Scan<'s, T, Host>,
     /// Chooses the order of the calls: the same on all ranks.
     orders: Rng,
     /// Says when this rank is late.
@@ -114,9 +123,9 @@ pub(super) struct All<'s> {
 }
 
 /// The buffers: what each collective reads, and what it writes.
-pub(super) struct Buffers<'s> {
-    read: Vec<OnStream<'s, f64>>,
-    written: Vec<OnStream<'s, f64>>,
+pub(super) struct Buffers<'s, T> {
+    read: Vec<OnStream<'s, T>>,
+    written: Vec<OnStream<'s, T>>,
 }
 
 /// How many elements a rank sends to another, if each pair has a number of its own.
@@ -124,7 +133,7 @@ fn pair(from: usize, to: usize, plan: &Plan) -> usize {
     (plan.counts[from] + 3 * to) % plan.len.max(40)
 }
 
-impl<'s> All<'s> {
+impl<'s, T: Datum> All<'s, T> {
     pub(super) fn open(team: &Team<Host>, s: &S<'s>, plan: Plan, delays: Rng) -> Result<Self> {
         let Plan {
             root,
@@ -156,7 +165,7 @@ impl<'s> All<'s> {
     }
 
     /// What each collective reads, in the order of the fields.
-    fn inputs(&self) -> Vec<Vec<f64>> {
+    fn inputs(&self) -> Vec<Vec<T>> {
         let Plan {
             ranks,
             rank,
@@ -185,7 +194,7 @@ impl<'s> All<'s> {
     }
 
     /// What each collective writes.
-    fn expected(&self) -> Vec<Vec<f64>> {
+    fn expected(&self) -> Vec<Vec<T>> {
         let plan = &self.plan;
         let Plan {
             ranks,
@@ -219,19 +228,19 @@ impl<'s> All<'s> {
             (0..len).map(part).collect(),
             plan.sums(0..rank + 1),
             if rank == 0 {
-                vec![-1.0; len]
+                vec![unset(); len]
             } else {
                 plan.sums(0..rank)
             },
         ]
     }
 
-    pub(super) fn buffers(&self, s: &S<'s>) -> Result<Buffers<'s>> {
-        let on = |values: Vec<f64>| Region::from_vec(s.world(), values)?.on(s);
+    pub(super) fn buffers(&self, s: &S<'s>) -> Result<Buffers<'s, T>> {
+        let on = |values: Vec<T>| Region::from_vec(s.world(), values)?.on(s);
         let lengths = self
             .expected()
             .into_iter()
-            .map(|values| vec![-1.0; values.len()]);
+            .map(|values| vec![unset(); values.len()]);
         Ok(Buffers {
             read: self.inputs().into_iter().map(on).collect::<Result<_>>()?,
             written: lengths.map(on).collect::<Result<_>>()?,
@@ -242,11 +251,11 @@ impl<'s> All<'s> {
     pub(super) fn step(
         &mut self,
         s: &S<'s>,
-        buffers: &mut Buffers<'s>,
+        buffers: &mut Buffers<'s, T>,
         in_place: bool,
     ) -> Result<()> {
         for y in &mut buffers.written {
-            s.launch(|y: &mut [f64]| y.fill(-1.0), y)?;
+            s.launch(|y: &mut [T]| y.fill(unset()), y)?;
         }
         let mut order: Vec<_> = (0..buffers.written.len()).collect();
         self.orders.shuffle(&mut order);
@@ -254,7 +263,7 @@ impl<'s> All<'s> {
             let (x, y) = (&buffers.read[number], &mut buffers.written[number]);
             if self.delays.once_in(4) {
                 let pause = Duration::from_micros(self.delays.next() % 100);
-                s.launch(move |_: &mut [f64]| std::thread::sleep(pause), &mut *y)?;
+                s.launch(move |_: &mut [T]| std::thread::sleep(pause), &mut *y)?;
             }
             self.call(number, s, (x, y), in_place)?;
         }
@@ -266,13 +275,13 @@ impl<'s> All<'s> {
         &mut self,
         number: usize,
         s: &S<'s>,
-        (x, y): (&OnStream<'s, f64>, &mut OnStream<'s, f64>),
+        (x, y): (&OnStream<'s, T>, &mut OnStream<'s, T>),
         in_place: bool,
     ) -> Result<()> {
         let (rank, len) = (self.plan.rank, self.plan.len);
-        let fill = |y: &mut OnStream<'s, f64>, at: usize| {
+        let fill = |y: &mut OnStream<'s, T>, at: usize| {
             s.launch(
-                move |x: &[f64], y: &mut [f64]| y[at..at + x.len()].copy_from_slice(x),
+                move |x: &[T], y: &mut [T]| y[at..at + x.len()].copy_from_slice(x),
                 (x, y),
             )
         };
@@ -305,7 +314,7 @@ impl<'s> All<'s> {
         }
     }
 
-    pub(super) fn check(&self, s: &S<'s>, buffers: &Buffers<'s>, of: &str) -> Result<()> {
+    pub(super) fn check(&self, s: &S<'s>, buffers: &Buffers<'s, T>, of: &str) -> Result<()> {
         let Plan {
             ranks,
             rank,
@@ -327,8 +336,8 @@ impl<'s> All<'s> {
 }
 
 // SAFETY: all leaves are visited; they alone mention the brand.
-unsafe impl<'s> crate::Carry<'s, Host> for All<'s> {
-    type At<'t> = All<'t>;
+unsafe impl<'s, T: Datum> crate::Carry<'s, Host> for All<'s, T> {
+    type At<'t> = All<'t, T>;
     fn visit(&mut self, visitor: &mut crate::carry::Visitor<'_, Host>) {
         self.broadcast.visit(visitor);
         self.all_gather.visit(visitor);
@@ -346,8 +355,8 @@ unsafe impl<'s> crate::Carry<'s, Host> for All<'s> {
 }
 
 // SAFETY: as above.
-unsafe impl<'s> crate::Carry<'s, Host> for Buffers<'s> {
-    type At<'t> = Buffers<'t>;
+unsafe impl<'s, T: Datum> crate::Carry<'s, Host> for Buffers<'s, T> {
+    type At<'t> = Buffers<'t, T>;
     fn visit(&mut self, visitor: &mut crate::carry::Visitor<'_, Host>) {
         self.read.visit(visitor);
         self.written.visit(visitor);
@@ -364,30 +373,43 @@ pub(super) fn rounds(world: &World<Host>, rounds: usize, seed: u64) -> Result<()
     rounds_in(&world.everyone(), rounds, seed)
 }
 
+/// Each round has elements of another kind.
 pub(super) fn rounds_in(team: &Team<Host>, rounds: usize, seed: u64) -> Result<()> {
-    let world = team.world();
     let mut random = Rng::new(seed);
-    for round in 0..rounds as u64 {
-        stream!(let mut s = world.stream()?);
-        let plan = Plan::new(team, &mut random);
-        let mut all = All::open(team, &s, plan, delays(world, round))?;
-        let mut buffers = all.buffers(&s)?;
-        for in_place in [false, true, false] {
-            all.step(&s, &mut buffers, in_place)?;
-            all.check(&s, &buffers, "eager")?;
-        }
-        let (graph, mut lent) = s.capture((all, buffers), |s, (mut all, mut buffers)| {
-            all.step(s, &mut buffers, false)?;
-            all.step(s, &mut buffers, true)?;
-            Ok((all, buffers))
-        })?;
-        graph.verify_in(team, &s)?.proof().unwrap();
-        for times in [1, 3] {
-            lent = graph.replay(&s, lent, times)?;
-            lent.0.check(&s, &lent.1, "replayed")?;
-            lent.0.step(&s, &mut lent.1, false)?;
-            lent.0.check(&s, &lent.1, "eager again")?;
-        }
+    (0..rounds as u64).try_for_each(|round| match random.below(KINDS) {
+        0 => one::<f64>(team, round, &mut random),
+        1 => one::<f16>(team, round, &mut random),
+        2 => one::<bf16>(team, round, &mut random),
+        3 => one::<Complex<f64>>(team, round, &mut random),
+        4 => one::<Complex<bf16>>(team, round, &mut random),
+        5 => one::<[f32; 3]>(team, round, &mut random),
+        _ => one::<[Complex<f16>; 2]>(team, round, &mut random),
+    })
+}
+
+const KINDS: usize = 7;
+
+fn one<T: Datum>(team: &Team<Host>, round: u64, random: &mut Rng) -> Result<()> {
+    let world = team.world();
+    stream!(let mut s = world.stream()?);
+    let plan = Plan::new(team, random);
+    let mut all = All::<T>::open(team, &s, plan, delays(world, round))?;
+    let mut buffers = all.buffers(&s)?;
+    for in_place in [false, true, false] {
+        all.step(&s, &mut buffers, in_place)?;
+        all.check(&s, &buffers, "eager")?;
+    }
+    let (graph, mut lent) = s.capture((all, buffers), |s, (mut all, mut buffers)| {
+        all.step(s, &mut buffers, false)?;
+        all.step(s, &mut buffers, true)?;
+        Ok((all, buffers))
+    })?;
+    graph.verify_in(team, &s)?.proof().unwrap();
+    for times in [1, 3] {
+        lent = graph.replay(&s, lent, times)?;
+        lent.0.check(&s, &lent.1, "replayed")?;
+        lent.0.step(&s, &mut lent.1, false)?;
+        lent.0.check(&s, &lent.1, "eager again")?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::Maker;
 impl Maker<'_> {
     pub(super) fn arithmetic(&mut self, parity: Ptr) -> Move {
         let scalar = self.rng.of(&Scalar::ALL);
-        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        let float = scalar.is_float();
         let size = scalar.bytes();
         let count = self.count();
         let op = self.rng.of(if float { &Op::ALL[..6] } else { &Op::ALL });
@@ -83,7 +83,7 @@ impl Maker<'_> {
             op,
             Op::Sum | Op::Min | Op::Max | Op::BitAnd | Op::BitOr | Op::BitXor
         );
-        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        let float = scalar.is_float();
         (commutes && !float && self.rng.once_in(2)).then(|| {
             let size = mv.size as usize;
             Move {

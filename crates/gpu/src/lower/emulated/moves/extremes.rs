@@ -32,6 +32,17 @@ fn values(scalar: Scalar) -> Vec<u64> {
             let bits = bits.into_iter().chain(others.map(f64::to_bits));
             bits.chain(numbers.map(f64::to_bits)).collect()
         }
+        // Zeros, numbers, the largest, the least normal and the least one, infinities, and several NaNs.
+        Scalar::F16 => [
+            0, 0x8000, 0x3e00, 0xbe00, 0x7bff, 0xfbff, 0x400, 1, 0x8001, 0x7c00, 0xfc00, 0x7e00,
+            0xfe42, 0x7d01,
+        ]
+        .into(),
+        Scalar::Bf16 => [
+            0, 0x8000, 0x3fc0, 0xbfc0, 0x7f7f, 0xff7f, 0x80, 1, 0x8001, 0x7f80, 0xff80, 0x7fc0,
+            0xffc2, 0x7f81,
+        ]
+        .into(),
         _ => {
             let highest = 1u64 << (8 * scalar.bytes() - 1);
             // The largest and the smallest signed values, and the largest unsigned ones.
@@ -99,7 +110,7 @@ impl Maker<'_> {
 /// the bits of a NaN sum differ between processors.
 pub(in super::super) fn check(machine: &mut Machine) -> Result<(), String> {
     let trials = Scalar::ALL.into_iter().flat_map(|scalar| {
-        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        let float = scalar.is_float();
         let ops = Op::ALL.into_iter();
         ops.filter(move |op| match op {
             Op::Sum | Op::Prod => !float,

@@ -19,6 +19,15 @@ impl Maker<'_> {
                 match scalar {
                     Scalar::F32 => at.cast::<f32>().add(index).write_unaligned(number as f32),
                     Scalar::F64 => at.cast::<f64>().add(index).write_unaligned(number),
+                    Scalar::Bf16 => {
+                        let upper = ((number as f32).to_bits() >> 16) as u16;
+                        at.cast::<u16>().add(index).write_unaligned(upper);
+                    }
+                    Scalar::F16 => {
+                        // Any finite number.
+                        let bits = (number.to_bits() >> 16) as u16 & 0xbfff;
+                        at.cast::<u16>().add(index).write_unaligned(bits);
+                    }
                     _ => {}
                 }
             }
@@ -30,7 +39,7 @@ impl Maker<'_> {
     /// own. Some lanes also wait, copy and add.
     fn reduction(&mut self) -> Vec<Step> {
         let scalar = self.rng.of(&Scalar::ALL);
-        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        let float = scalar.is_float();
         let op = self.rng.of(if float { &Op::ALL[..4] } else { &Op::ALL });
         let (size, count) = (scalar.bytes(), self.count());
         let linear = |base| Side {

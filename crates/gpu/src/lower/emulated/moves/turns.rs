@@ -8,13 +8,15 @@ use tidegate_hal::memory::Ptr;
 use super::super::machine::Machine;
 use super::{Maker, check_lanes};
 
-const SCALARS: [Scalar; 6] = [
+const SCALARS: [Scalar; 8] = [
     Scalar::U8,
     Scalar::I16,
     Scalar::U32,
     Scalar::I64,
     Scalar::F32,
     Scalar::F64,
+    Scalar::F16,
+    Scalar::Bf16,
 ];
 
 impl Maker<'_> {
@@ -58,7 +60,7 @@ impl Maker<'_> {
             flip: 0,
             shape: Shape::Linear,
         };
-        let float = matches!(scalar, Scalar::F32 | Scalar::F64);
+        let float = scalar.is_float();
         let op = self.rng.of(if float { &Op::ALL[..6] } else { &Op::ALL });
         let mut linear = |written| Ptr(self.arena.take(size * count, 0, written));
         let action = match self.rng.below(4) {

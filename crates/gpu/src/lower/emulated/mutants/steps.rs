@@ -20,13 +20,29 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // A NaN wins against a number; the old value already wins against an equal one.
     (
         EXTREMES,
-        "case OP_MIN: return (b != b || a < b) ? a : b;",
-        "case OP_MIN: return a < b ? a : b;",
+        "{ return (b != b || a < b) ? a : b; }",
+        "{ return a < b ? a : b; }",
     ),
     (
         EXTREMES,
-        "case OP_MAX: return (b != b || a > b) ? a : b;",
-        "case OP_MAX: return (b != b || a >= b) ? a : b;",
+        "{ return (b != b || a > b) ? a : b; }",
+        "{ return (b != b || !(b > a)) ? a : b; }",
+    ),
+    // Floats of 16 bits: one kind for the other, and one that comes from a wrong place in its word.
+    (
+        REDUCTIONS,
+        "return add_f16x2(a, b);",
+        "return add_bf16x2(a, b);",
+    ),
+    (
+        REDUCTIONS,
+        "else if (it.scalar == S_F16) sum<4, F16>",
+        "else if (it.scalar == S_BF16) sum<4, F16>",
+    ),
+    (
+        EXTREMES,
+        "return __uint_as_float((u32)bits << 16);",
+        "return __uint_as_float((u32)bits << 15);",
     ),
     // Checks: of the greatest number; without a barrier, poison or the right report; where a slow thread still reads;
     // and the epoch that the moves behind them have.
@@ -212,8 +228,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         FOLLOW,
-        "if ((stop || turn.follow) && has_failed(launch)) return;\n    reduction",
-        "if (stop && has_failed(launch)) return;\n    reduction",
+        "if ((stop || turn.follow) && has_failed(launch)) return;\n    if (reduction",
+        "if (stop && has_failed(launch)) return;\n    if (reduction",
     ),
     // A failure that is not passed on, or is passed on too far.
     (POISON, "if (value & POISON) {", "if (false) {"),
@@ -407,8 +423,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "case OP_MIN: return (b != b || a < b) ? a : b;",
-        "case OP_MIN: return a < b ? a : b;",
+        "{ return (b != b || a < b) ? a : b; }",
+        "{ return a < b ? a : b; }",
     ),
     (
         MOVES,
