@@ -24,13 +24,13 @@ impl<'s> Line<'s> {
         let mut window = SlotWindow::new("ring");
         window.slot_from(left, 0, 1);
         let to_right = window.slot_to(right, 0);
-        let (inbox, outbox) = window.open_in(team, s)?;
+        let (inbox, outbox) = window.open(&team.on(s))?;
         let me = team.world().rank() as u64;
         Ok(Line {
             inbox,
             outbox,
             to_right,
-            sum: AllReduce::open_in(team, s, "sum", 1)?,
+            sum: AllReduce::open(&team.on(s), "sum", 1)?,
             here: Region::from_slice(team.world(), &[me])?.on(s)?,
             total: Region::zeroed(team.world(), 1)?.on(s)?,
         })

@@ -47,7 +47,7 @@ pub use tidegate_core::window::{
 #[doc(inline)]
 pub use tidegate_core::{
     AllGather, AllReduce, AllToAll, Barrier, Broadcast, Carry, CountedAllToAll, Gather, Layout, On,
-    OnHost, Part, Place, Reduce, ReduceScatter, Region, Scan, Scatter, Stream, Team, World,
+    OnHost, Part, Place, Reduce, ReduceScatter, Region, Scan, Scatter, Stream, Team, TeamOn, World,
 };
 #[doc(inline)]
 pub use tidegate_hal::device::{ClosureDevice, Device, HostAccess, LaunchDevice};

@@ -164,9 +164,9 @@ mod start;
 
 pub use start::Init;
 pub use tidegate_core::{
-    Arithmetic, Cartesian, Cells, CellsMut, Choice, Chunks, Element, Error, IndexSet, Priority,
-    Reducible, Rejected, Result, Route, StreamOptions, Throttle, WorldOptions, capture, code,
-    collective, element, error, kernel, observe, stream, verify, window,
+    Arithmetic, Cartesian, Cells, CellsMut, Choice, Chunks, Element, Error, IndexSet, Members,
+    Priority, Reducible, Rejected, Result, Route, StreamOptions, Throttle, WorldOptions, capture,
+    code, collective, element, error, kernel, observe, stream, verify, window,
 };
 pub use tidegate_derive::Element;
 #[cfg(feature = "fabric")]

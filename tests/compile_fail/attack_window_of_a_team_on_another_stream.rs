@@ -6,7 +6,7 @@ pub fn main() -> Result<()> {
     let team = world.split("rows", 0, world.rank())?.expect("all have a color");
     stream!(let a = world.stream()?);
     stream!(let b = world.stream()?);
-    let (inbox, _outbox) = SlotWindow::<f64>::new("halo").open_in(&team, &a)?;
+    let (inbox, _outbox) = SlotWindow::<f64>::new("halo").open(&team.on(&a))?;
     let _exposed = inbox.post(&b)?; // wrong
     // right: let (_exposed, _b) = (inbox.post(&a)?, b);
     Ok(())

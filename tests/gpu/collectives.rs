@@ -225,8 +225,8 @@ fn teams_have_windows_and_collectives_of_their_own() {
         let mut window = SlotWindow::new("ring");
         window.slot_from(left, 0, 2);
         let to = window.slot_to(right, 0);
-        let (inbox, outbox) = window.open_in(&team, &s).unwrap();
-        let sums = AllReduce::open_in(&team, &s, "sum", 2).unwrap();
+        let (inbox, outbox) = window.open(&team.on(&s)).unwrap();
+        let sums = AllReduce::open(&team.on(&s), "sum", 2).unwrap();
         let (x, y) = (on(&s, &data(world.rank(), 0..2)), on(&s, &[0.0; 2]));
         let numbers = |rank: usize| [rank as u64; 2];
         let src = Region::from_slice(&world, &numbers(world.rank())).unwrap();
@@ -236,7 +236,7 @@ fn teams_have_windows_and_collectives_of_their_own() {
                 team_step(s, lent, to)
             })
             .unwrap();
-        graph.verify_in(&team, &s).unwrap().proof().unwrap();
+        graph.verify(&team.on(&s)).unwrap().proof().unwrap();
         let lent = graph.replay(&s, lent, 3).unwrap();
         let (inbox, _outbox, _sums, _src, _x, y) = team_step(&s, lent, to).unwrap();
         let mut seen = Region::zeroed(&world, 2).unwrap().on(&s).unwrap();

@@ -347,8 +347,8 @@ fn grid(world: &World) -> Result<()> {
     let mut window = SlotWindow::new("halo");
     window.slot_from(left, 0, 1);
     let to = window.slot_to(right, 0);
-    let (inbox, outbox) = window.open_in(&row, &s)?;
-    let mut sum = AllReduce::open_in(&column, &s, "sum", 1)?;
+    let (inbox, outbox) = window.open(&row.on(&s))?;
+    let mut sum = AllReduce::open(&column.on(&s), "sum", 1)?;
     let mut x = Region::from_slice(world, &[me as u64])?.on(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&x, to)?;

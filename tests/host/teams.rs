@@ -33,11 +33,11 @@ fn use_many(team: &Team, seed: u64) -> Result<()> {
         if number < EACH {
             let mut window = SlotWindow::<u64>::new(&name);
             let (from, to) = (window.slot_from(left, 0, 1), window.slot_to(right, 0));
-            let (inbox, outbox) = window.open_in(team, &s)?;
+            let (inbox, outbox) = window.open(&team.on(&s))?;
             rings.push((number, inbox, outbox, x, from, to));
         } else {
             let y = Region::zeroed(world, 1)?.on(&s)?;
-            sums.push((number, AllReduce::open_in(team, &s, &name, 1)?, x, y));
+            sums.push((number, AllReduce::open(&team.on(&s), &name, 1)?, x, y));
         }
     }
     for _ in 0..TURNS {
@@ -142,7 +142,7 @@ fn ranks_that_disagree_on_an_order_hear_it_and_the_other_teams_go_on() {
                 stream!(let s = world.stream().unwrap());
                 let names = if is_wrong { ["b", "a"] } else { ["a", "b"] };
                 for name in names {
-                    let opened = Barrier::open_in(bad, &s, name).map(drop);
+                    let opened = Barrier::open(&bad.on(&s), name).map(drop);
                     match opened {
                         Ok(()) => assert!(!any_is_wrong),
                         Err(Error::Open(WindowError::Disagreement { disagreement, .. })) => {
@@ -158,7 +158,7 @@ fn ranks_that_disagree_on_an_order_hear_it_and_the_other_teams_go_on() {
                         Err(error) => panic!("{error}"),
                     }
                 }
-                let [a, b] = ["a", "b"].map(|name| Barrier::open_in(bad, &s, name).unwrap());
+                let [a, b] = ["a", "b"].map(|name| Barrier::open(&bad.on(&s), name).unwrap());
                 for mut barrier in [a, b] {
                     barrier.enqueue(&s).unwrap();
                 }

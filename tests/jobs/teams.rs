@@ -25,8 +25,8 @@ fn turn(team: &Team, s: &Stream<'_>, times: usize) -> Result<u64> {
     let (left, right) = team.ring();
     let mut window = SlotWindow::<u64>::new("ring");
     let (from, to) = (window.slot_from(left, 0, 1), window.slot_to(right, 0));
-    let (mut inbox, mut outbox) = window.open_in(team, s)?;
-    let mut sum = AllReduce::open_in(team, s, "sum", 1)?;
+    let (mut inbox, mut outbox) = window.open(&team.on(s))?;
+    let mut sum = AllReduce::open(&team.on(s), "sum", 1)?;
     let mut x = Region::from_slice(team.world(), &[team.world().rank() as u64])?.on(s)?;
     for _ in 0..times {
         let mut epoch = outbox.start();
@@ -87,11 +87,11 @@ fn killed(world: &World) -> Result<()> {
     stream!(let t = world.stream()?);
     let mut barrier = high
         .as_ref()
-        .map(|high| Barrier::open_in(high, &t, "b"))
+        .map(|high| Barrier::open(&high.on(&t), "b"))
         .transpose()?;
     let mut below = low
         .as_ref()
-        .map(|low| Barrier::open_in(low, &s, "b"))
+        .map(|low| Barrier::open(&low.on(&s), "b"))
         .transpose()?;
     ready(world);
     let mut fate = Ok(());

@@ -14,6 +14,7 @@ mod footprint;
 mod ground;
 mod half_kind;
 mod log;
+mod members;
 mod message;
 pub mod observe;
 mod place;
@@ -57,6 +58,7 @@ pub use collective::{
 pub use element::{Arithmetic, Element, Reducible};
 pub use error::{Error, Rejected, Result};
 pub use layout::Layout;
+pub use members::{Members, TeamOn};
 pub use nic::{Chunks, Route, Throttle, WorldOptions};
 pub use part::{Cells, CellsMut, IndexSet, Part};
 pub use place::{On, OnHost, Place};

@@ -45,8 +45,8 @@ impl<'s, D: Device> Counted<'s, D> {
         let (world, (most, width)) = (s.world(), rows(case.count));
         let counts = all_sent(case.rank, case.ranks, case.count);
         Ok(Counted {
-            dispatch: CountedAllToAll::open_in(team, s, "dispatch", most, width)?,
-            combine: CountedAllToAll::open_in(team, s, "combine", most, width)?,
+            dispatch: CountedAllToAll::open(&team.on(s), "dispatch", most, width)?,
+            combine: CountedAllToAll::open(&team.on(s), "combine", most, width)?,
             counts: Region::from_slice(world, &counts)?.on(s)?,
             came: Region::zeroed(world, case.ranks * most * width)?.on(s)?,
             received: Region::zeroed(world, case.ranks)?.on(s)?,
@@ -108,24 +108,24 @@ impl<'s, D: Device> Open<'s, D> {
     fn new(team: &Team<D>, s: &Stream<'s, D>, case: &Case, choice: Choice) -> Result<Self> {
         let (name, len) = ("measured", case.count);
         Ok(match case.kind {
-            Kind::Barrier => Open::Barrier(Barrier::open_in(team, s, name)?),
+            Kind::Barrier => Open::Barrier(Barrier::open(&team.on(s), name)?),
             Kind::Broadcast => {
-                Open::Broadcast(Broadcast::open_in_with(team, s, name, 0, len, choice)?)
+                Open::Broadcast(Broadcast::open_with(&team.on(s), name, 0, len, choice)?)
             }
-            Kind::Reduce => Open::Reduce(Reduce::open_in_with(team, s, name, 0, len, choice)?),
+            Kind::Reduce => Open::Reduce(Reduce::open_with(&team.on(s), name, 0, len, choice)?),
             Kind::AllReduce => {
-                Open::AllReduce(AllReduce::open_in_with(team, s, name, len, choice)?)
+                Open::AllReduce(AllReduce::open_with(&team.on(s), name, len, choice)?)
             }
-            Kind::Gather => Open::Gather(Gather::open_in_with(team, s, name, 0, len, choice)?),
-            Kind::Scatter => Open::Scatter(Scatter::open_in_with(team, s, name, 0, len, choice)?),
+            Kind::Gather => Open::Gather(Gather::open_with(&team.on(s), name, 0, len, choice)?),
+            Kind::Scatter => Open::Scatter(Scatter::open_with(&team.on(s), name, 0, len, choice)?),
             Kind::AllGather => {
-                Open::AllGather(AllGather::open_in_with(team, s, name, len, choice)?)
+                Open::AllGather(AllGather::open_with(&team.on(s), name, len, choice)?)
             }
             Kind::ReduceScatter => {
-                Open::ReduceScatter(ReduceScatter::open_in_with(team, s, name, len, choice)?)
+                Open::ReduceScatter(ReduceScatter::open_with(&team.on(s), name, len, choice)?)
             }
-            Kind::AllToAll => Open::AllToAll(AllToAll::open_in_with(team, s, name, len, choice)?),
-            Kind::Scan => Open::Scan(Scan::open_in_with(team, s, name, len, choice)?),
+            Kind::AllToAll => Open::AllToAll(AllToAll::open_with(&team.on(s), name, len, choice)?),
+            Kind::Scan => Open::Scan(Scan::open_with(&team.on(s), name, len, choice)?),
             Kind::DispatchCombine => Open::DispatchCombine(Box::new(Counted::open(team, s, case)?)),
         })
     }

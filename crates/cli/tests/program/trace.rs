@@ -113,10 +113,10 @@ fn grid(world: &World) -> Result<()> {
         let mut window = SlotWindow::<u64>::new("halo");
         window.slot_from(1 - team.rank(), 0, 64);
         let to = window.slot_to(1 - team.rank(), 0);
-        halves.push((window.open_in(team, &s)?, to));
+        halves.push((window.open(&team.on(&s))?, to));
     }
-    let mut barrier = Barrier::open_in(&row, &s, "checkpoint")?;
-    let mut sum = AllReduce::<u64>::open_in(&column, &s, "residual", 1)?;
+    let mut barrier = Barrier::open(&row.on(&s), "checkpoint")?;
+    let mut sum = AllReduce::<u64>::open(&column.on(&s), "residual", 1)?;
     let mut total = Region::from_slice(world, &[1])?.on(&s)?;
     for epoch in 0..EPOCHS {
         for ((inbox, outbox), to) in std::mem::take(&mut halves) {

@@ -15,6 +15,7 @@ use crate::epochs::Epochs;
 use crate::error::Error;
 use crate::error::{Result, WindowName};
 use crate::half_kind::HalfKind;
+use crate::members::Members;
 use crate::observe::EpochCall;
 use crate::stream::{NotedStep, Stream, home_number};
 use crate::verify::{Act, Before, Item, NotPut, Op, Operation, Record, Verdict, Work, verdict};
@@ -26,12 +27,16 @@ impl<'s, D: Device> Graph<'s, D> {
     /// all ranks get the same verdict. Call it where you would replay: after all steps that come before the first
     /// replay have been enqueued, on all ranks.
     ///
+    /// With `&team.on(&s)`, the call is collective over the ranks of a team. The step must use no window with other
+    /// ranks.
+    ///
     /// What it relies on, and what it cannot tell, stands in the guide: `tidegate::guide::verify`.
     ///
     /// # Errors
     ///
     /// [`Error::Control`] if a rank has ended, or is in another collective call; [`Error::Forked`]. A step that cannot be
-    /// replayed is no error of this call: it is a [`Verdict`].
+    /// replayed is no error of this call: it is a [`Verdict`]. [`TeamError::Outside`](crate::error::TeamError::Outside),
+    /// on all ranks of the team, if a recording waits for another rank.
     ///
     /// # Examples
     ///
@@ -57,39 +62,10 @@ impl<'s, D: Device> Graph<'s, D> {
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn verify(&self, stream: &Stream<'s, D>) -> Result<Verdict> {
-        self.verify_in(&stream.world().everyone(), stream)
-    }
-
-    /// Like [`Graph::verify`], for a step of a team: the call is collective over its ranks. The step must use no window
-    /// with other ranks.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Graph::verify`]. [`TeamError::Outside`](crate::error::TeamError::Outside), on all ranks of the team,
-    /// if a recording waits for another rank.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(3, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// if world.rank() != 1 {
-    ///     let ends = world.team("ends", &[0, 2])?;
-    ///     let barrier = Barrier::open_in(&ends, &s, "step")?;
-    ///     let (graph, _) = s.capture(barrier, |s, mut barrier| {
-    ///         barrier.enqueue(s)?;
-    ///         Ok(barrier)
-    ///     })?;
-    ///     graph.verify_in(&ends, &s)?.proof()?;
-    /// }
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn verify_in(&self, team: &Team<D>, stream: &Stream<'s, D>) -> Result<Verdict> {
+    pub fn verify(&self, on: &impl Members<'s, D>) -> Result<Verdict> {
+        let stream = on.stream();
         let streams = [(stream.name(), home_number(stream))];
-        self.agree(team, &streams, Location::caller())
+        self.agree(&on.team(), &streams, Location::caller())
     }
 
     /// Tells the ranks of the team what this one has recorded on streams of these names and numbers, and makes the

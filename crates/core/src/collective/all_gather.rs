@@ -10,11 +10,11 @@ use crate::element::Element;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{EpochError, Error, WindowError};
+use crate::members::Members;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::JointKind;
-use crate::world::Team;
 
 collective! {
     /// Brings the blocks of all ranks to all ranks, one behind the other in the order of the ranks.
@@ -57,43 +57,12 @@ impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
     /// assert_eq!(y.into_host(&s)?[..], [0, 2, 2]);
     /// # Ok(()) });
     /// ```
-    pub fn open_counts(stream: &Stream<'s, D>, name: &str, counts: &[usize]) -> Result<Self> {
-        Self::open_counts_in(&stream.world().everyone(), stream, name, counts)
-    }
-
-    /// Like [`AllGather::open_counts`], in a team: see [`AllGather::open_in`]. There is a length for each rank of the
-    /// team.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`AllGather::open_counts`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(3, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// let team = world.team("team", &[0, 1, 2])?;
-    /// let mut all = AllGather::open_counts_in(&team, &s, "all", &[1, 0, 2])?;
-    /// let x = Region::from_slice(&world, &vec![world.rank() as u64; [1, 0, 2][world.rank()]])?.on(&s)?;
-    /// let mut y = Region::zeroed(&world, 3)?.on(&s)?;
-    /// all.enqueue(&s, &x, &mut y)?;
-    /// assert_eq!(y.into_host(&s)?[..], [0, 2, 2]);
-    /// # Ok(()) });
-    /// ```
-    pub fn open_counts_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        name: &str,
-        counts: &[usize],
-    ) -> Result<Self> {
+    pub fn open_counts(on: &impl Members<'s, D>, name: &str, counts: &[usize]) -> Result<Self> {
         Self::make(
-            team,
-            stream,
+            on,
             name,
             Counts::Each(counts.to_vec()),
-            Choice::on(stream),
+            Choice::on(on.stream()),
         )
     }
 
@@ -193,39 +162,10 @@ impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn once(
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
-        Self::once_in(&stream.world().everyone(), stream, x, y)
-    }
-
-    /// Like [`AllGather::once`], in a team: see [`AllGather::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`AllGather::once`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let x = Region::from_slice(&world, &[world.rank() as f64])?.on(&s)?;
-    /// let mut y = Region::zeroed(&world, 2)?.on(&s)?;
-    /// let team = world.team("team", &[0, 1])?;
-    /// AllGather::once_in(&team, &s, &x, &mut y)?;
-    /// # assert_eq!(y.into_host(&s)?[..], [0.0, 1.0]);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn once_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        x: &Region<T, On<'s, D>>,
-        y: &mut Region<T, On<'s, D>>,
-    ) -> Result<()> {
-        Self::open_in(team, stream, &once("all-gather"), x.len())?.enqueue(stream, x, y)
+        Self::open(on, &once("all-gather"), x.len())?.enqueue(on.stream(), x, y)
     }
 }

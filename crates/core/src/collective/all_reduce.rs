@@ -9,11 +9,11 @@ use crate::element::Reducible;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{EpochError, Error, WindowError};
+use crate::members::Members;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::JointKind;
-use crate::world::Team;
 
 collective! {
     /// Reduces the vectors of all ranks, and brings the result to all ranks: sums, products, minima and maxima.
@@ -262,36 +262,8 @@ impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn once(stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>, op: Op) -> Result<()> {
-        Self::once_in(&stream.world().everyone(), stream, x, op)
-    }
-
-    /// Like [`AllReduce::once`], in a team: see [`AllReduce::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`AllReduce::once`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
-    /// let team = world.team("team", &[0, 1])?;
-    /// AllReduce::once_in(&team, &s, &mut x, Op::Sum)?;
-    /// # assert_eq!(x.into_host(&s)?[..], [2.0, 4.0]);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn once_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        x: &mut Region<T, On<'s, D>>,
-        op: Op,
-    ) -> Result<()> {
-        Self::open_in(team, stream, &once("all-reduce"), x.len())?.reduce(stream, x, op)
+    pub fn once(on: &impl Members<'s, D>, x: &mut Region<T, On<'s, D>>, op: Op) -> Result<()> {
+        Self::open(on, &once("all-reduce"), x.len())?.reduce(on.stream(), x, op)
     }
 }
 

@@ -10,11 +10,11 @@ use crate::element::Element;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{EpochError, Error, WindowError};
+use crate::members::Members;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::JointKind;
-use crate::world::Team;
 
 collective! {
     /// Brings a block of each rank to each rank: block j of rank i becomes block i of rank j. The blocks of a rank lie
@@ -63,46 +63,13 @@ impl<'s, T: Element, D: Device> AllToAll<'s, T, D> {
     /// # Ok(()) });
     /// ```
     pub fn open_counts(
-        stream: &Stream<'s, D>,
-        name: &str,
-        to: &[usize],
-        from: &[usize],
-    ) -> Result<Self> {
-        Self::open_counts_in(&stream.world().everyone(), stream, name, to, from)
-    }
-
-    /// Like [`AllToAll::open_counts`], in a team: see [`AllToAll::open_in`]. There is a length for each rank of the
-    /// team.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`AllToAll::open_counts`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// // Rank 0 sends 1 element to itself and 2 to rank 1, which sends nothing.
-    /// let (to, from) = if world.rank() == 0 { ([1, 2], [1, 0]) } else { ([0, 0], [2, 0]) };
-    /// let team = world.team("team", &[0, 1])?;
-    /// let mut moved = AllToAll::open_counts_in(&team, &s, "moved", &to, &from)?;
-    /// let x = Region::from_slice(&world, &[7, 8, 9][..to.iter().sum()])?.on(&s)?;
-    /// let mut y = Region::zeroed(&world, from.iter().sum())?.on(&s)?;
-    /// moved.enqueue(&s, &x, &mut y)?;
-    /// assert_eq!(y.into_host(&s)?[..], [&[7][..], &[8, 9]][world.rank()][..]);
-    /// # Ok(()) });
-    /// ```
-    pub fn open_counts_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         name: &str,
         to: &[usize],
         from: &[usize],
     ) -> Result<Self> {
         let counts = Counts::Pairs(to.to_vec(), from.to_vec());
-        Self::make(team, stream, name, counts, Choice::on(stream))
+        Self::make(on, name, counts, Choice::on(on.stream()))
     }
 
     /// Enqueues an all-to-all: `y` gets this rank's block of the `x` of each rank.
@@ -167,40 +134,11 @@ impl<'s, T: Element, D: Device> AllToAll<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn once(
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
-        Self::once_in(&stream.world().everyone(), stream, x, y)
-    }
-
-    /// Like [`AllToAll::once`], in a team: see [`AllToAll::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`AllToAll::once`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let x = Region::from_slice(&world, &[world.rank() as f64; 2])?.on(&s)?;
-    /// # let mut y = Region::zeroed(&world, 2)?.on(&s)?;
-    /// let team = world.team("team", &[0, 1])?;
-    /// AllToAll::once_in(&team, &s, &x, &mut y)?;
-    /// # assert_eq!(y.into_host(&s)?[..], [0.0, 1.0]);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn once_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        x: &Region<T, On<'s, D>>,
-        y: &mut Region<T, On<'s, D>>,
-    ) -> Result<()> {
-        let len = x.len() / team.size();
-        Self::open_in(team, stream, &once("all-to-all"), len)?.enqueue(stream, x, y)
+        let len = x.len() / on.team().size();
+        Self::open(on, &once("all-to-all"), len)?.enqueue(on.stream(), x, y)
     }
 }

@@ -25,9 +25,9 @@ use crate::carry::{Carry, Visitor};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+use crate::members::Members;
 use crate::stream::Stream;
 use crate::window::{BySlot, Inbox, Outbox, Rounds, Window};
-use crate::world::Team;
 
 /// A barrier of all ranks, or of the ranks of a team, at home on stream `'s`.
 ///
@@ -50,8 +50,8 @@ pub struct Barrier<'s, D: Device> {
 }
 
 impl<'s, D: Device> Barrier<'s, D> {
-    /// Opens a barrier. The call is collective over all ranks of the job. No other open barrier may have this name; a
-    /// window may.
+    /// Opens a barrier. The call is collective over the [members](Members): with `&s` over all ranks of the job, with
+    /// `&team.on(&s)` over those of a team. No other open barrier of these ranks may have this name; a window may.
     ///
     /// # Errors
     ///
@@ -65,32 +65,14 @@ impl<'s, D: Device> Barrier<'s, D> {
     /// # stream!(let s = world.stream()?);
     /// let mut barrier = Barrier::open(&s, "output")?;
     /// barrier.enqueue(&s)?;
-    /// # Ok(()) });
-    /// ```
-    pub fn open(stream: &Stream<'s, D>, name: &str) -> Result<Self> {
-        Self::open_in(&stream.world().everyone(), stream, name)
-    }
-
-    /// Opens a barrier of the ranks of a team. The call is collective over these ranks, and no others.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Barrier::open`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(4, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// let row = world.split("rows", world.rank() / 2, world.rank())?.unwrap();
-    /// let mut barrier = Barrier::open_in(&row, &s, "step")?;
+    /// let pair = world.team("pair", &[0, 1])?;
+    /// let mut barrier = Barrier::open(&pair.on(&s), "output")?;
     /// barrier.enqueue(&s)?;
     /// # Ok(()) });
     /// ```
-    pub fn open_in(team: &Team<D>, stream: &Stream<'s, D>, name: &str) -> Result<Self> {
+    pub fn open(on: &impl Members<'s, D>, name: &str) -> Result<Self> {
         let window = Window::of_barrier(name);
-        let ((inbox, outbox), rounds) = window.open_with(team, stream, Rounds::new)?;
+        let ((inbox, outbox), rounds) = window.open_with(&on.team(), on.stream(), Rounds::new)?;
         Ok(Barrier {
             inbox,
             outbox,

@@ -8,11 +8,11 @@ use crate::element::Element;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{EpochError, Error, WindowError};
+use crate::members::Members;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::JointKind;
-use crate::world::Team;
 
 collective! {
     /// Brings the vector of one rank, the root, to all ranks.
@@ -86,35 +86,7 @@ impl<'s, T: Element, D: Device> Broadcast<'s, T, D> {
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn once(stream: &Stream<'s, D>, root: usize, x: &mut Region<T, On<'s, D>>) -> Result<()> {
-        Self::once_in(&stream.world().everyone(), stream, root, x)
-    }
-
-    /// Like [`Broadcast::once`], in a team: see [`Broadcast::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Broadcast::once`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut x = Region::from_slice(&world, &[world.rank() as f64])?.on(&s)?;
-    /// let team = world.team("team", &[0, 1])?;
-    /// Broadcast::once_in(&team, &s, 0, &mut x)?;
-    /// # assert_eq!(x.into_host(&s)?[0], 0.0);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn once_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        root: usize,
-        x: &mut Region<T, On<'s, D>>,
-    ) -> Result<()> {
-        Self::open_in(team, stream, &once("broadcast"), root, x.len())?.enqueue(stream, x)
+    pub fn once(on: &impl Members<'s, D>, root: usize, x: &mut Region<T, On<'s, D>>) -> Result<()> {
+        Self::open(on, &once("broadcast"), root, x.len())?.enqueue(on.stream(), x)
     }
 }

@@ -16,11 +16,11 @@ use crate::element::Element;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{EpochError, Error, StreamError, WindowError};
+use crate::members::Members;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::JointKind;
-use crate::world::Team;
 
 /// Brings rows of each rank to each rank, as many as kernels have found: dispatch and combine of a mixture of experts,
 /// for instance. The host knows only how many there may be, and waits for nothing.
@@ -92,34 +92,7 @@ impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
     /// let dispatch = CountedAllToAll::<f32>::open(&s, "tokens", 128, 16)?;
     /// # Ok(()) });
     /// ```
-    pub fn open(stream: &Stream<'s, D>, name: &str, most: usize, width: usize) -> Result<Self> {
-        Self::open_in(&stream.world().everyone(), stream, name, most, width)
-    }
-
-    /// Like [`CountedAllToAll::open`], in a team. The call is collective over the ranks of the team, and no others.
-    /// Blocks are in the order of the team.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`CountedAllToAll::open`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// let swapped = world.team("swapped", &[1, 0])?;
-    /// let dispatch = CountedAllToAll::<f32>::open_in(&swapped, &s, "tokens", 128, 16)?;
-    /// # Ok(()) });
-    /// ```
-    pub fn open_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        name: &str,
-        most: usize,
-        width: usize,
-    ) -> Result<Self> {
+    pub fn open(on: &impl Members<'s, D>, name: &str, most: usize, width: usize) -> Result<Self> {
         // What does not fit is refused by all ranks together.
         let row = width.saturating_mul(size_of::<T>());
         let what = What {
@@ -127,7 +100,13 @@ impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
             counts: Counts::Equal(most.saturating_mul(row)),
         };
         Ok(CountedAllToAll {
-            executor: Executor::open_parts::<T>(team, stream, name, what, Choice::on(stream))?,
+            executor: Executor::open_parts::<T>(
+                &on.team(),
+                on.stream(),
+                name,
+                what,
+                Choice::on(on.stream()),
+            )?,
             most,
             width,
             marker: PhantomData,
@@ -214,50 +193,16 @@ impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn once(
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         width: usize,
         x: &Region<T, On<'s, D>>,
         counts: &Region<u64, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
         received: &mut Region<u64, On<'s, D>>,
     ) -> Result<()> {
-        let everyone = stream.world().everyone();
-        Self::once_in(&everyone, stream, width, x, counts, y, received)
-    }
-
-    /// Like [`CountedAllToAll::once`], in a team: see [`CountedAllToAll::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`CountedAllToAll::once`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let x = Region::from_slice(&world, &[world.rank() as f64; 4])?.on(&s)?;
-    /// # let counts = Region::from_slice(&world, &[2, 1])?.on(&s)?;
-    /// # let (mut y, mut received) = (Region::zeroed(&world, 4)?.on(&s)?, Region::zeroed(&world, 2)?.on(&s)?);
-    /// let team = world.team("team", &[0, 1])?;
-    /// CountedAllToAll::once_in(&team, &s, 1, &x, &counts, &mut y, &mut received)?;
-    /// # assert_eq!(received.into_host(&s)?[..], [2 - world.rank() as u64; 2]);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn once_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        width: usize,
-        x: &Region<T, On<'s, D>>,
-        counts: &Region<u64, On<'s, D>>,
-        y: &mut Region<T, On<'s, D>>,
-        received: &mut Region<u64, On<'s, D>>,
-    ) -> Result<()> {
-        let most = x.len() / team.size() / width.max(1);
-        let mut it = Self::open_in(team, stream, &once("counted all-to-all"), most, width)?;
-        it.enqueue(stream, x, counts, y, received)
+        let most = x.len() / on.team().size() / width.max(1);
+        let mut it = Self::open(on, &once("counted all-to-all"), most, width)?;
+        it.enqueue(on.stream(), x, counts, y, received)
     }
 
     /// Sets a limit for each wait, like [`Window::fail_after`](crate::Window::fail_after). A call that waits longer for

@@ -167,7 +167,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         if let Err(error) = check(team, name, piece, &what) {
             // The other ranks must hear of it.
             let window = Window::<T, _>::refused(name, joint, error).parts_of::<E>();
-            let opened = window.open_in(team, stream);
+            let opened = window.open_with(team, stream, |_, _| Ok(()));
             return Err(opened.expect_err("a refused window is not opened"));
         }
         let nodes = match choice.by_node {

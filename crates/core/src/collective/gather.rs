@@ -10,11 +10,11 @@ use crate::element::Element;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{EpochError, Error, WindowError};
+use crate::members::Members;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::JointKind;
-use crate::world::Team;
 
 collective! {
     /// Brings the blocks of all ranks to one rank, the root, one behind the other in the order of the ranks.
@@ -63,51 +63,17 @@ impl<'s, T: Element, D: Device> Gather<'s, T, D> {
     /// # Ok(()) });
     /// ```
     pub fn open_counts(
-        stream: &Stream<'s, D>,
-        name: &str,
-        root: usize,
-        counts: &[usize],
-    ) -> Result<Self> {
-        Self::open_counts_in(&stream.world().everyone(), stream, name, root, counts)
-    }
-
-    /// Like [`Gather::open_counts`], in a team: see [`Gather::open_in`]. There is a length for each rank of the team.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Gather::open_counts`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(3, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// let counts = [1, 0, 2];
-    /// let team = world.team("team", &[0, 1, 2])?;
-    /// let mut lines = Gather::open_counts_in(&team, &s, "lines", 0, &counts)?;
-    /// let x = Region::from_slice(&world, &vec![world.rank() as u64; counts[world.rank()]])?.on(&s)?;
-    /// let mut y = Region::zeroed(&world, if world.rank() == 0 { 3 } else { 0 })?.on(&s)?;
-    /// lines.enqueue(&s, &x, &mut y)?;
-    /// # if world.rank() == 0 {
-    /// assert_eq!(y.into_host(&s)?[..], [0, 2, 2]);
-    /// # }
-    /// # Ok(()) });
-    /// ```
-    pub fn open_counts_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         name: &str,
         root: usize,
         counts: &[usize],
     ) -> Result<Self> {
         Self::make(
-            team,
-            stream,
+            on,
             name,
             root,
             Counts::Each(counts.to_vec()),
-            Choice::on(stream),
+            Choice::on(on.stream()),
         )
     }
 
@@ -178,41 +144,11 @@ impl<'s, T: Element, D: Device> Gather<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn once(
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         root: usize,
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
-        Self::once_in(&stream.world().everyone(), stream, root, x, y)
-    }
-
-    /// Like [`Gather::once`], in a team: see [`Gather::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Gather::once`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let x = Region::from_slice(&world, &[world.rank() as f64])?.on(&s)?;
-    /// # let mut y = Region::zeroed(&world, if world.rank() == 0 { 2 } else { 0 })?.on(&s)?;
-    /// let team = world.team("team", &[0, 1])?;
-    /// Gather::once_in(&team, &s, 0, &x, &mut y)?;
-    /// # if world.rank() == 0 { assert_eq!(y.into_host(&s)?[..], [0.0, 1.0]); }
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn once_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        root: usize,
-        x: &Region<T, On<'s, D>>,
-        y: &mut Region<T, On<'s, D>>,
-    ) -> Result<()> {
-        Self::open_in(team, stream, &once("gather"), root, x.len())?.enqueue(stream, x, y)
+        Self::open(on, &once("gather"), root, x.len())?.enqueue(on.stream(), x, y)
     }
 }

@@ -47,14 +47,15 @@ macro_rules! collective {
         );
 
         impl<'s, T: $bound, D: tidegate_hal::device::Device> $name<'s, T, D> {
-            #[doc = concat!("Opens ", $what, ". The call is collective over all ranks of the job.")]
-            /// No open window may have this name.
+            #[doc = concat!("Opens ", $what, ". The call is collective over the [members](crate::Members): with `&s` over")]
+            /// all ranks of the job, with `&team.on(&s)` over those of a team. Then ranks have their numbers in the team,
+            /// and data is in their order. No open window of these ranks may have this name.
             ///
             /// # Errors
             ///
             /// - [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks, if their shapes,
             ///   types or names differ.
-            /// - [`Error::NoSuchRank`](crate::error::Error::NoSuchRank), on this rank, if the job does not have the root.
+            /// - [`Error::NoSuchRank`](crate::error::Error::NoSuchRank), on this rank, if there is no such root.
             /// - [`WindowError::TooLong`](crate::error::WindowError::TooLong), on this rank.
             /// - The other errors of [`Window::open`](crate::Window::open).
             ///
@@ -65,44 +66,17 @@ macro_rules! collective {
             /// # tidegate::doc::ranks(2, |world| {
             /// # stream!(let s = world.stream()?);
             #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3)?;")]
+            /// let pair = world.team("pair", &[1, 0])?;
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&pair.on(&s), \"field\", ", $args, "3)?;")]
             /// # Ok(()) });
             /// ```
             pub fn open(
-                stream: &crate::stream::Stream<'s, D>,
+                on: &impl crate::members::Members<'s, D>,
                 name: &str,
                 $($arg: usize,)*
                 len: usize,
             ) -> crate::error::Result<Self> {
-                Self::open_in(&stream.world().everyone(), stream, name, $($arg,)* len)
-            }
-
-            #[doc = concat!("Opens ", $what, ", in a team.")]
-            /// The call is collective over the ranks of the team, and no others. Ranks have their numbers in the team,
-            /// and data is in their order.
-            ///
-            /// # Errors
-            ///
-            #[doc = concat!("Those of [`", stringify!($name), "::open`], and those of")]
-            /// [`Window::open_in`](crate::Window::open_in).
-            ///
-            /// # Examples
-            ///
-            /// ```
-            /// # use tidegate::host::prelude::*;
-            /// # tidegate::doc::ranks(4, |world| {
-            /// # stream!(let s = world.stream()?);
-            /// let row = world.split("rows", world.rank() / 2, world.rank())?.unwrap();
-            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open_in(&row, &s, \"field\", ", $args, "3)?;")]
-            /// # Ok(()) });
-            /// ```
-            pub fn open_in(
-                team: &crate::world::Team<D>,
-                stream: &crate::stream::Stream<'s, D>,
-                name: &str,
-                $($arg: usize,)*
-                len: usize,
-            ) -> crate::error::Result<Self> {
-                Self::open_in_with(team, stream, name, $($arg,)* len, crate::collective::Choice::on(stream))
+                Self::open_with(on, name, $($arg,)* len, crate::collective::Choice::on(on.stream()))
             }
 
             #[doc = concat!("Like [`", stringify!($name), "::open`], with a choice of algorithms.")]
@@ -126,58 +100,25 @@ macro_rules! collective {
             /// # Ok(()) });
             /// ```
             pub fn open_with(
-                stream: &crate::stream::Stream<'s, D>,
-                name: &str,
-                $($arg: usize,)*
-                len: usize,
-                choice: crate::collective::Choice,
-            ) -> crate::error::Result<Self> {
-                Self::open_in_with(&stream.world().everyone(), stream, name, $($arg,)* len, choice)
-            }
-
-            #[doc = concat!("Like [`", stringify!($name), "::open_in`], with a choice of algorithms.")]
-            ///
-            /// # Errors
-            ///
-            #[doc = concat!("The same as [`", stringify!($name), "::open_in`]. The ranks must choose alike.")]
-            ///
-            /// # Examples
-            ///
-            /// ```
-            /// # use tidegate::host::prelude::*;
-            /// use tidegate::Choice;
-            ///
-            /// # tidegate::doc::ranks(2, |world| {
-            /// # stream!(let s = world.stream()?);
-            /// let swapped = world.team("swapped", &[1, 0])?;
-            /// let choice = Choice { short: 1 << 10, ..Choice::on(&s) };
-            #[doc = concat!(
-                "let it = ", stringify!($name), "::<f64>::open_in_with(&swapped, &s, \"field\", ", $args, "3, choice)?;"
-            )]
-            /// # Ok(()) });
-            /// ```
-            pub fn open_in_with(
-                team: &crate::world::Team<D>,
-                stream: &crate::stream::Stream<'s, D>,
+                on: &impl crate::members::Members<'s, D>,
                 name: &str,
                 $($arg: usize,)*
                 len: usize,
                 choice: crate::collective::Choice,
             ) -> crate::error::Result<Self> {
                 let counts = crate::collective::algorithms::Counts::Equal(len);
-                Self::make(team, stream, name, $($arg,)* counts, choice)
+                Self::make(on, name, $($arg,)* counts, choice)
             }
 
             fn make(
-                team: &crate::world::Team<D>,
-                stream: &crate::stream::Stream<'s, D>,
+                on: &impl crate::members::Members<'s, D>,
                 name: &str,
                 $($arg: usize,)*
                 counts: crate::collective::algorithms::Counts,
                 choice: crate::collective::Choice,
             ) -> crate::error::Result<Self> {
                 let what = crate::collective::algorithms::What { kind: $kind, counts };
-                Ok($name(crate::collective::executor::Executor::open(team, stream, name, what, choice)?))
+                Ok($name(crate::collective::executor::Executor::open(&on.team(), on.stream(), name, what, choice)?))
             }
 
             /// Sets a limit for each wait, like [`Window::fail_after`](crate::Window::fail_after). A call that waits

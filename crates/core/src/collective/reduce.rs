@@ -9,11 +9,11 @@ use crate::element::Reducible;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{EpochError, Error, WindowError};
+use crate::members::Members;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::JointKind;
-use crate::world::Team;
 
 collective! {
     /// Reduces the vectors of all ranks, and brings the result to one rank, the root. Each element is reduced in the order of
@@ -121,40 +121,11 @@ impl<'s, T: Reducible, D: Device> Reduce<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn once(
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         root: usize,
         x: &mut Region<T, On<'s, D>>,
         op: Op,
     ) -> Result<()> {
-        Self::once_in(&stream.world().everyone(), stream, root, x, op)
-    }
-
-    /// Like [`Reduce::once`], in a team: see [`Reduce::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Reduce::once`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
-    /// let team = world.team("team", &[0, 1])?;
-    /// Reduce::once_in(&team, &s, 0, &mut x, Op::Sum)?;
-    /// # if world.rank() == 0 { assert_eq!(x.into_host(&s)?[..], [2.0, 4.0]); }
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn once_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        root: usize,
-        x: &mut Region<T, On<'s, D>>,
-        op: Op,
-    ) -> Result<()> {
-        Self::open_in(team, stream, &once("reduce"), root, x.len())?.reduce(stream, x, op)
+        Self::open(on, &once("reduce"), root, x.len())?.reduce(on.stream(), x, op)
     }
 }

@@ -9,11 +9,11 @@ use crate::element::Reducible;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{EpochError, Error, WindowError};
+use crate::members::Members;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::JointKind;
-use crate::world::Team;
 
 collective! {
     /// Reduces the vectors of all ranks, and brings a block of the result to each rank: rank i gets block i. Each element is
@@ -131,41 +131,11 @@ impl<'s, T: Reducible, D: Device> ReduceScatter<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn once(
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
         op: Op,
     ) -> Result<()> {
-        Self::once_in(&stream.world().everyone(), stream, x, y, op)
-    }
-
-    /// Like [`ReduceScatter::once`], in a team: see [`ReduceScatter::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`ReduceScatter::once`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
-    /// # let mut y = Region::zeroed(&world, 1)?.on(&s)?;
-    /// let team = world.team("team", &[0, 1])?;
-    /// ReduceScatter::once_in(&team, &s, &x, &mut y, Op::Sum)?;
-    /// # assert_eq!(y.into_host(&s)?[0], [2.0, 4.0][world.rank()]);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn once_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        x: &Region<T, On<'s, D>>,
-        y: &mut Region<T, On<'s, D>>,
-        op: Op,
-    ) -> Result<()> {
-        Self::open_in(team, stream, &once("reduce-scatter"), y.len())?.reduce(stream, x, y, op)
+        Self::open(on, &once("reduce-scatter"), y.len())?.reduce(on.stream(), x, y, op)
     }
 }

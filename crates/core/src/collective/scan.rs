@@ -11,11 +11,11 @@ use crate::element::Reducible;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{EpochError, Error, WindowError};
+use crate::members::Members;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::JointKind;
-use crate::world::Team;
 
 collective! {
     /// Reduces, for each rank, the vectors of the ranks from 0 up to it. Each element is reduced in the order of the ranks, so
@@ -57,8 +57,8 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     /// assert_eq!(x.into_host(&s)?[0], [10, 10, 10 + 11][world.rank()]);
     /// # Ok(()) });
     /// ```
-    pub fn open_exclusive(stream: &Stream<'s, D>, name: &str, len: usize) -> Result<Self> {
-        Self::open_exclusive_with(stream, name, len, Choice::on(stream))
+    pub fn open_exclusive(on: &impl Members<'s, D>, name: &str, len: usize) -> Result<Self> {
+        Self::open_exclusive_with(on, name, len, Choice::on(on.stream()))
     }
 
     /// Like [`Scan::open_exclusive`], with a choice of algorithms.
@@ -83,45 +83,20 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     /// # Ok(()) });
     /// ```
     pub fn open_exclusive_with(
-        stream: &Stream<'s, D>,
-        name: &str,
-        len: usize,
-        choice: Choice,
-    ) -> Result<Self> {
-        Self::open_exclusive_in(&stream.world().everyone(), stream, name, len, choice)
-    }
-
-    /// Like [`Scan::open_exclusive_with`], in a team: see [`Scan::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Scan::open_in_with`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// use tidegate::Choice;
-    ///
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// let swapped = world.team("swapped", &[1, 0])?;
-    /// let mut begins = Scan::open_exclusive_in(&swapped, &s, "begins", 1, Choice::on(&s))?;
-    /// let mut x = Region::from_slice(&world, &[10 + world.rank() as u64])?.on(&s)?;
-    /// begins.sum(&s, &mut x)?; // rank 1 of the job is the first of the team, and keeps its number
-    /// assert_eq!(x.into_host(&s)?[0], 11);
-    /// # Ok(()) });
-    /// ```
-    pub fn open_exclusive_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         name: &str,
         len: usize,
         choice: Choice,
     ) -> Result<Self> {
         let (kind, counts) = (JointKind::Scan { exclusive: true }, Counts::Equal(len));
         let what = What { kind, counts };
-        Ok(Scan(Executor::open(team, stream, name, what, choice)?))
+        Ok(Scan(Executor::open(
+            &on.team(),
+            on.stream(),
+            name,
+            what,
+            choice,
+        )?))
     }
 
     /// Enqueues a scan of sums: `x` is replaced by the sum of the `x` of the ranks up to this one. Integers wrap.
@@ -246,35 +221,7 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn once(stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>, op: Op) -> Result<()> {
-        Self::once_in(&stream.world().everyone(), stream, x, op)
-    }
-
-    /// Like [`Scan::once`], in a team: see [`Scan::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Scan::once`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut x = Region::from_slice(&world, &[1.0, 2.0])?.on(&s)?;
-    /// let team = world.team("team", &[0, 1])?;
-    /// Scan::once_in(&team, &s, &mut x, Op::Sum)?;
-    /// # if world.rank() == 1 { assert_eq!(x.into_host(&s)?[..], [2.0, 4.0]); }
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn once_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        x: &mut Region<T, On<'s, D>>,
-        op: Op,
-    ) -> Result<()> {
-        Self::open_in(team, stream, &once("scan"), x.len())?.reduce(stream, x, op)
+    pub fn once(on: &impl Members<'s, D>, x: &mut Region<T, On<'s, D>>, op: Op) -> Result<()> {
+        Self::open(on, &once("scan"), x.len())?.reduce(on.stream(), x, op)
     }
 }

@@ -10,11 +10,11 @@ use crate::element::Element;
 use crate::error::Result;
 #[cfg(doc)]
 use crate::error::{EpochError, Error, WindowError};
+use crate::members::Members;
 use crate::place::On;
 use crate::region::Region;
 use crate::stream::Stream;
 use crate::window::JointKind;
-use crate::world::Team;
 
 collective! {
     /// Brings a block of one rank, the root, to each rank. The blocks lie one behind the other in the order of the ranks.
@@ -60,49 +60,17 @@ impl<'s, T: Element, D: Device> Scatter<'s, T, D> {
     /// # Ok(()) });
     /// ```
     pub fn open_counts(
-        stream: &Stream<'s, D>,
-        name: &str,
-        root: usize,
-        counts: &[usize],
-    ) -> Result<Self> {
-        Self::open_counts_in(&stream.world().everyone(), stream, name, root, counts)
-    }
-
-    /// Like [`Scatter::open_counts`], in a team: see [`Scatter::open_in`]. There is a length for each rank of the team.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Scatter::open_counts`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(3, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// let counts = [1, 0, 2];
-    /// let team = world.team("team", &[0, 1, 2])?;
-    /// let mut parts = Scatter::open_counts_in(&team, &s, "parts", 0, &counts)?;
-    /// # let x = Region::from_vec(&world, if world.rank() == 0 { vec![7u8, 8, 9] } else { Vec::new() })?.on(&s)?;
-    /// let mut y = Region::zeroed(&world, counts[world.rank()])?.on(&s)?;
-    /// parts.enqueue(&s, &x, &mut y)?;
-    /// # assert_eq!(y.into_host(&s)?[..], [&[7u8][..], &[], &[8, 9]][world.rank()][..]);
-    /// # Ok(()) });
-    /// ```
-    pub fn open_counts_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         name: &str,
         root: usize,
         counts: &[usize],
     ) -> Result<Self> {
         Self::make(
-            team,
-            stream,
+            on,
             name,
             root,
             Counts::Each(counts.to_vec()),
-            Choice::on(stream),
+            Choice::on(on.stream()),
         )
     }
 
@@ -171,41 +139,11 @@ impl<'s, T: Element, D: Device> Scatter<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn once(
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
         root: usize,
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
-        Self::once_in(&stream.world().everyone(), stream, root, x, y)
-    }
-
-    /// Like [`Scatter::once`], in a team: see [`Scatter::open_in`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Scatter::once`], and those of [`Window::open_in`](crate::Window::open_in).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let x = Region::from_vec(&world, if world.rank() == 0 { vec![7u8, 8] } else { Vec::new() })?.on(&s)?;
-    /// # let mut y = Region::zeroed(&world, 1)?.on(&s)?;
-    /// let team = world.team("team", &[0, 1])?;
-    /// Scatter::once_in(&team, &s, 0, &x, &mut y)?;
-    /// # assert_eq!(y.into_host(&s)?[0], 7 + world.rank() as u8);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn once_in(
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
-        root: usize,
-        x: &Region<T, On<'s, D>>,
-        y: &mut Region<T, On<'s, D>>,
-    ) -> Result<()> {
-        Self::open_in(team, stream, &once("scatter"), root, y.len())?.enqueue(stream, x, y)
+        Self::open(on, &once("scatter"), root, y.len())?.enqueue(on.stream(), x, y)
     }
 }

@@ -23,6 +23,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::error::{Disagreement, EpochError, Result, TeamError};
 use crate::half_kind::HalfKind;
+use crate::members::Members;
 use crate::nic::NicLine;
 use crate::stream::Stream;
 use crate::world::{Agreement, Roster, Team, Trouble, Watched, Which, World};
@@ -35,8 +36,13 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self.description.terms.purpose
     }
 
-    /// Opens the window. All ranks of the job call this, and they open their windows in the same order.
-    /// [`Window::open_in`] is for some of the ranks.
+    /// Opens the window on a stream. All [members](Members) call this, and no other ranks: with `&s` all ranks of the
+    /// job, with `&team.on(&s)` those of a team. They open their windows in the same order.
+    ///
+    /// In a team, the ranks of the declaration are those of the team, from 0 to its size. So are those of a
+    /// [`Group`](super::Group), and of [`Inbox::origins`] and [`Outbox::targets`]. Errors name ranks by their numbers
+    /// in the job, and the window by the names of both: `rows/halo`. Other teams may have a window of the same name.
+    /// The window may outlive the last handle of its team.
     ///
     /// # Errors
     ///
@@ -49,11 +55,13 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// - [`WindowError::NameTaken`](crate::error::WindowError::NameTaken): a rank still holds a window with this name.
     /// - [`WindowError::NotCreated`](crate::error::WindowError::NotCreated): a rank is short of memory, descriptors, or
     ///   queues of its NIC. The error names the rank and the limit.
+    /// - [`TeamError::Transport`]: a team, and windows of MPI.
     ///
     /// If this rank cannot reach a peer, it gets [`Error::Nic`],
     /// [`WindowError::NotMapped`](crate::error::WindowError::NotMapped),
     /// [`WindowError::NoNic`](crate::error::WindowError::NoNic) or
-    /// [`WindowError::NewNic`](crate::error::WindowError::NewNic). The others get
+    /// [`WindowError::NewNic`](crate::error::WindowError::NewNic); and [`TeamError::OtherWorld`] if the stream belongs
+    /// to another world than the team. The others get
     /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which names this rank and its error.
     ///
     /// If a rank ends meanwhile, the error is [`Error::Control`].
@@ -74,28 +82,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// let (inbox, outbox) = window.open(&s)?; // all ranks call it
     /// # Ok(()) });
     /// ```
-    #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
-    pub fn open<'s, D: Device>(
-        self,
-        stream: &Stream<'s, D>,
-    ) -> Result<(Inbox<'s, T, D, K>, Outbox<'s, T, D, K>)> {
-        self.open_in(&stream.world().everyone(), stream)
-    }
-
-    /// Opens the window in a team. All ranks of the team call this, and no others. They open the windows of the team in
-    /// the same order. The ranks of the declaration are those of the team, from 0 to its size. So are those of a
-    /// [`Group`](super::Group), and of [`Inbox::origins`] and [`Outbox::targets`]. Errors name ranks by their numbers
-    /// in the job, and the window by the names of both: `rows/halo`.
     ///
-    /// Other teams may have a window of the same name. The window may outlive the last handle of its team.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Window::open`], on the ranks of the team. [`TeamError::OtherWorld`] if the stream belongs to another
-    /// world than the team; the others get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement).
-    /// [`TeamError::Transport`] on all ranks over windows of MPI.
-    ///
-    /// # Examples
+    /// In a team:
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
@@ -105,22 +93,21 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// let peer = 1 - row.rank();
     /// let mut window = SlotWindow::<u64>::new("halo");
     /// let (from, to) = (window.slot_from(peer, 0, 1), window.slot_to(peer, 0));
-    /// let (inbox, outbox) = window.open_in(&row, &s)?; // the ranks of a row call it
+    /// let (inbox, outbox) = window.open(&row.on(&s))?; // the ranks of a row call it
     /// assert_eq!(inbox.name(), "rows/halo");
     /// # let _ = (from, to, outbox);
     /// # Ok(()) });
     /// ```
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
-    pub fn open_in<'s, D: Device>(
+    pub fn open<'s, D: Device>(
         self,
-        team: &Team<D>,
-        stream: &Stream<'s, D>,
+        on: &impl Members<'s, D>,
     ) -> Result<(Inbox<'s, T, D, K>, Outbox<'s, T, D, K>)> {
-        let (halves, ()) = self.open_with(team, stream, |_, _| Ok(()))?;
+        let (halves, ()) = self.open_with(&on.team(), on.stream(), |_, _| Ok(()))?;
         Ok(halves)
     }
 
-    /// Like [`Window::open_in`], and makes a value of the two halves. If one rank cannot make it, no rank has the
+    /// Like [`Window::open`], and makes a value of the two halves. If one rank cannot make it, no rank has the
     /// window.
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     pub(crate) fn open_with<'s, D: Device, R>(

@@ -31,7 +31,7 @@ use crate::error::Result;
 /// // The rows of a grid of 2 by 2 ranks.
 /// let row = world.split("rows", world.rank() / 2, world.rank())?.unwrap();
 /// stream!(let s = world.stream()?);
-/// let mut sum = AllReduce::<u64>::open_in(&row, &s, "sum", 1)?;
+/// let mut sum = AllReduce::<u64>::open(&row.on(&s), "sum", 1)?;
 /// let mut x = Region::from_slice(&world, &[world.rank() as u64])?.on(&s)?;
 /// sum.sum(&s, &mut x)?;
 /// let expected = if world.rank() < 2 { 0 + 1 } else { 2 + 3 };

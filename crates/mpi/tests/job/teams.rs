@@ -23,22 +23,22 @@ pub(crate) fn refused(world: World) {
         let mut window = SlotWindow::<u64>::new("halo");
         window.slot_from(left, 0, 1);
         window.slot_to(right, 0);
-        is_refused(window.open_in(&team, &s).map(drop).unwrap_err());
+        is_refused(window.open(&team.on(&s)).map(drop).unwrap_err());
         let atomic = AtomicWindow::<u64>::new("atomic", 1);
-        is_refused(atomic.open_in(&team, &s).map(drop).unwrap_err());
+        is_refused(atomic.open(&team.on(&s)).map(drop).unwrap_err());
         is_refused(
-            Barrier::open_in(&team, &s, "barrier")
+            Barrier::open(&team.on(&s), "barrier")
                 .map(drop)
                 .unwrap_err(),
         );
-        let sum = AllReduce::<u64>::open_in(&team, &s, "sum", 1);
+        let sum = AllReduce::<u64>::open(&team.on(&s), "sum", 1);
         is_refused(sum.map(drop).unwrap_err());
-        is_refused(AllReduce::once_in(&team, &s, &mut x, Op::Sum).unwrap_err());
+        is_refused(AllReduce::once(&team.on(&s), &mut x, Op::Sum).unwrap_err());
         let ranks = team.all_gather("ranks", vec![me as u8]).unwrap();
         let expected = team.ranks().into_iter().map(|rank| vec![rank as u8]);
         assert!(ranks.into_iter().eq(expected));
     }
-    let mut sum = AllReduce::open_in(&world.everyone(), &s, "sum", 1).unwrap();
+    let mut sum = AllReduce::open(&world.everyone().on(&s), "sum", 1).unwrap();
     sum.sum(&s, &mut x).unwrap();
     let expected = (size * (size - 1) / 2) as u64;
     assert_eq!(x.into_host(&s).unwrap()[..], [expected]);

@@ -146,18 +146,18 @@ impl<'s, T: Datum> All<'s, T> {
         let to: Vec<_> = (0..ranks).map(|it| pair(rank, it, &plan)).collect();
         let from: Vec<_> = (0..ranks).map(|it| pair(it, rank, &plan)).collect();
         Ok(All {
-            broadcast: Broadcast::open_in_with(team, s, "broadcast", root, len, choice)?,
-            all_gather: AllGather::open_in_with(team, s, "all-gather", len, choice)?,
-            all_gather_counts: AllGather::open_counts_in(team, s, "all-gather-v", &plan.counts)?,
-            gather: Gather::open_counts_in(team, s, "gather", root, &plan.counts)?,
-            scatter: Scatter::open_counts_in(team, s, "scatter", root, &plan.counts)?,
-            all_to_all: AllToAll::open_in_with(team, s, "all-to-all", len, choice)?,
-            all_to_all_counts: AllToAll::open_counts_in(team, s, "all-to-all-v", &to, &from)?,
-            reduce: Reduce::open_in_with(team, s, "reduce", root, len, choice)?,
-            all_reduce: AllReduce::open_in_with(team, s, "all-reduce", len, choice)?,
-            reduce_scatter: ReduceScatter::open_in_with(team, s, "reduce-scatter", len, choice)?,
-            scan: Scan::open_in_with(team, s, "scan", len, choice)?,
-            exclusive: Scan::open_exclusive_in(team, s, "exclusive", len, choice)?,
+            broadcast: Broadcast::open_with(&team.on(s), "broadcast", root, len, choice)?,
+            all_gather: AllGather::open_with(&team.on(s), "all-gather", len, choice)?,
+            all_gather_counts: AllGather::open_counts(&team.on(s), "all-gather-v", &plan.counts)?,
+            gather: Gather::open_counts(&team.on(s), "gather", root, &plan.counts)?,
+            scatter: Scatter::open_counts(&team.on(s), "scatter", root, &plan.counts)?,
+            all_to_all: AllToAll::open_with(&team.on(s), "all-to-all", len, choice)?,
+            all_to_all_counts: AllToAll::open_counts(&team.on(s), "all-to-all-v", &to, &from)?,
+            reduce: Reduce::open_with(&team.on(s), "reduce", root, len, choice)?,
+            all_reduce: AllReduce::open_with(&team.on(s), "all-reduce", len, choice)?,
+            reduce_scatter: ReduceScatter::open_with(&team.on(s), "reduce-scatter", len, choice)?,
+            scan: Scan::open_with(&team.on(s), "scan", len, choice)?,
+            exclusive: Scan::open_exclusive_with(&team.on(s), "exclusive", len, choice)?,
             orders: Rng::new(plan.seed),
             delays,
             plan,
@@ -404,7 +404,7 @@ fn one<T: Datum>(team: &Team<Host>, round: u64, random: &mut Rng) -> Result<()> 
         all.step(s, &mut buffers, true)?;
         Ok((all, buffers))
     })?;
-    graph.verify_in(team, &s)?.proof().unwrap();
+    graph.verify(&team.on(&s))?.proof().unwrap();
     for times in [1, 3] {
         lent = graph.replay(&s, lent, times)?;
         lent.0.check(&s, &lent.1, "replayed")?;

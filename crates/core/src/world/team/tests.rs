@@ -33,7 +33,7 @@ impl<'s> Ring<'s> {
         let (from, to) = (window.slot_from(left, 0, 2), window.slot_to(right, 0));
         let me = team.world().rank() as u64;
         Ok(Ring {
-            halves: Some(window.open_in(team, s)?),
+            halves: Some(window.open(&team.on(s))?),
             from,
             to,
             src: Region::from_slice(team.world(), &[me, team.id().number().into()])?.on(s)?,
@@ -113,7 +113,7 @@ fn windows_of_all_kinds_take_the_ranks_of_the_team() {
         let src = src.on(&s).unwrap();
         let mut window = RangeWindow::new("range", 4);
         let out = window.range_to(other, 2 * me..2 * me + 2);
-        let (inbox, outbox) = window.open_in(&team, &s).unwrap();
+        let (inbox, outbox) = window.open(&team.on(&s)).unwrap();
         assert!(inbox.origins().eq([other]) && outbox.targets().eq([other]));
         let group = Group::new([other]);
         let exposed = inbox.post_to(&s, &group).unwrap();
@@ -132,7 +132,7 @@ fn windows_of_all_kinds_take_the_ranks_of_the_team() {
 
         let mut window = AtomicWindow::new("sum", 2);
         let out = window.target(0);
-        let (inbox, outbox) = window.open_in(&team, &s).unwrap();
+        let (inbox, outbox) = window.open(&team.on(&s)).unwrap();
         let mut epoch = outbox.start();
         epoch.accumulate(&src, out, Op::Sum).unwrap();
         let (mut inbox, _outbox) = exchange(&s, inbox, epoch).unwrap();
@@ -153,7 +153,7 @@ fn a_rank_that_the_team_does_not_have_is_named_with_the_team() {
         if team.rank() == 0 {
             window.slot_to(2, 0);
         }
-        let error = window.open_in(&team, &s).map(drop).unwrap_err();
+        let error = window.open(&team.on(&s)).map(drop).unwrap_err();
         assert_eq!(
             error.to_string(),
             "window `ends/halo` (number 0 of team 1): rank 2 names rank 2, but team `ends` has 2 ranks"
@@ -168,9 +168,9 @@ fn names_are_taken_per_team() {
         stream!(let s = world.stream().unwrap());
         let one = world.team("one", &[0, 1]).unwrap();
         let two = world.team("two", &[1, 0]).unwrap();
-        let first = Barrier::open_in(&one, &s, "b").unwrap();
-        let second = Barrier::open_in(&two, &s, "b").unwrap();
-        let error = Barrier::open_in(&one, &s, "b").map(drop).unwrap_err();
+        let first = Barrier::open(&one.on(&s), "b").unwrap();
+        let second = Barrier::open(&two.on(&s), "b").unwrap();
+        let error = Barrier::open(&one.on(&s), "b").map(drop).unwrap_err();
         assert!(
             matches!(&error, Error::Open(WindowError::NameTaken { window, .. }) if &*window.name == "one/b"),
             "{error}"
@@ -178,7 +178,7 @@ fn names_are_taken_per_team() {
         assert_ne!(first.id(), second.id());
         // Different windows of one team.
         let name = ["x", "y"][world.rank()];
-        let error = Barrier::open_in(&two, &s, name).map(drop).unwrap_err();
+        let error = Barrier::open(&two.on(&s), name).map(drop).unwrap_err();
         let Error::Open(WindowError::Disagreement { disagreement, .. }) = error else {
             panic!("{error}")
         };
@@ -243,7 +243,7 @@ fn nothing_grows_with_every_team() {
         stream!(let s = world.stream().unwrap());
         for _ in 0..600 {
             let team = world.team("t", &[1, 0]).unwrap();
-            let mut barrier = Barrier::open_in(&team, &s, "b").unwrap();
+            let mut barrier = Barrier::open(&team.on(&s), "b").unwrap();
             barrier.enqueue(&s).unwrap();
         }
         s.synchronize().unwrap();
@@ -305,7 +305,7 @@ fn a_death_ends_what_its_teams_have_and_nothing_else() {
                     for _ in 0..100 {
                         ring.turn(&s).unwrap();
                     }
-                    let mut sum = AllReduce::<u64, Host>::open_in(low, &s, "new", 1).unwrap();
+                    let mut sum = AllReduce::<u64, Host>::open(&low.on(&s), "new", 1).unwrap();
                     let x = Region::from_slice(&world, &[me as u64]).unwrap();
                     let mut x = x.on(&s).unwrap();
                     sum.sum(&s, &mut x).unwrap();
@@ -344,11 +344,11 @@ fn different_orders_in_overlapping_teams_are_reported() {
                 let text = report();
                 // The other order comes after all, by another thread.
                 stream!(let t = world.stream().unwrap());
-                drop(Barrier::open_in(&teams[1 - world.rank()], &t, "b").unwrap());
+                drop(Barrier::open(&teams[1 - world.rank()].on(&t), "b").unwrap());
                 seen.wait();
                 text
             });
-            drop(Barrier::open_in(&teams[world.rank()], &s, "b").unwrap());
+            drop(Barrier::open(&teams[world.rank()].on(&s), "b").unwrap());
             seen.wait();
             watcher.join().unwrap()
         })
@@ -407,9 +407,9 @@ fn a_stream_of_another_world_is_refused_on_all_ranks() {
                 stream!(let s = one.stream().unwrap());
                 stream!(let t = two.stream().unwrap());
                 let error = if one.rank() == 0 {
-                    Barrier::open_in(&team, &t, "b").map(drop).unwrap_err()
+                    Barrier::open(&team.on(&t), "b").map(drop).unwrap_err()
                 } else {
-                    Barrier::open_in(&team, &s, "b").map(drop).unwrap_err()
+                    Barrier::open(&team.on(&s), "b").map(drop).unwrap_err()
                 };
                 let text = error.to_string();
                 assert!(
@@ -420,7 +420,7 @@ fn a_stream_of_another_world_is_refused_on_all_ranks() {
                     matches!(error, Error::Team(TeamError::OtherWorld { .. })),
                     one.rank() == 0
                 );
-                Barrier::open_in(&team, &s, "b").unwrap();
+                Barrier::open(&team.on(&s), "b").unwrap();
             });
         }
     });
