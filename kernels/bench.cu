@@ -41,8 +41,9 @@ template <class Unit>
 DEV void puts(Unit unit, u64 number, u64 count, const tidegate::OutSlots<u64> &out, tidegate::Out<u64> to, const u64 *x, u64 len, u64 turns, bool quiet) {
   const u64 each = ((len + count - 1u) / count + 1u) / 2u * 2u;
   const u64 begin = each * number < len ? each * number : len, mine = each < len - begin ? each : len - begin;
+  const tidegate::OutSlot<u64> there = out.slot(to);
   for (u64 turn = 0u; turn < turns; turn++) {
-    if (mine) out.put(unit, to, begin, x + begin, mine);
+    if (mine) there.put(unit, begin, x + begin, mine);
     if (!quiet) continue;
     unit.meet();
     if (unit.rank() == 0u) fence();
@@ -70,8 +71,9 @@ extern "C" __global__ void __launch_bounds__(1024) bench_puts(tidegate::OutSlots
 // Each thread puts words, one after the other.
 extern "C" __global__ void __launch_bounds__(1024) bench_values(tidegate::OutSlots<u64> out, tidegate::Out<u64> to, const u64 *x, u64 len, u64 turns) {
   const u64 me = tidegate::Grid().rank(), all = tidegate::Grid().size();
+  const tidegate::OutSlot<u64> there = out.slot(to);
   for (u64 turn = 0u; turn < turns; turn++)
-    for (u64 i = me; i < len; i += all) out.put_value(to, i, x[i]);
+    for (u64 i = me; i < len; i += all) there.put_value(i, x[i]);
 }
 
 // Puts all words, and completes the target.

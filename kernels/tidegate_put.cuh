@@ -129,6 +129,11 @@ template <> struct UnitOf<8> { typedef u64 type; };
 template <unsigned align, bool of_peer> DEV void copy(u64 to, u64 from, u64 bytes, u64 rank, u64 size) {
   const unsigned least = align < 8 ? align : 8;
   typedef typename UnitOf<least>::type Unit;
+  // Most puts of one value end here.
+  if (bytes <= least) {
+    if (bytes && rank == 0) put(to, load_unit<Unit, of_peer>(from));
+    return;
+  }
   if ((to ^ from) % sizeof(V16) != 0) {
     copy_units<Unit, of_peer>(to, from, bytes / least, rank, size);
     return;
@@ -202,17 +207,34 @@ template <class T> struct Out {
   unsigned index;
 };
 
-// One slot, looked up. It is plain data, so a block can keep it in shared memory. If the stream has failed, nothing is
-// put.
+DEV bool fits(u64 first, u64 count, u64 len) { return first <= len && count <= len - first; }
+DEV u64 end_of(u64 first, u64 count) { return count > ~0ull - first ? ~0ull : first + count; }
+
+// One slot, looked up: a value that is put needs a comparison and a store then. It is plain data, so a block can keep it
+// in shared memory. If the stream has failed, nothing is put.
 template <class T> struct OutSlot {
   OutHead *head;
-  u64 at;  // 0: nothing may be put
+  u64 at;
+  u64 limit;  // elements that may be put: all, or 0
   u64 len;
   u32 index;
 
   DEV void put_value(u64 i, const T &value) const {
-    if (i >= len) record(head, BEYOND, index, i + 1);
-    else if (at) copy_value(at + i * sizeof(T), value);
+    if (i < limit) copy_value(at + i * sizeof(T), value);
+    else if (i >= len) record(head, BEYOND, index, i + 1);
+  }
+  // All threads of the team call it.
+  template <class Team> DEV void put(Team team, u64 first, const T *from, u64 count) const {
+    if (may(check_team<alignof(T)>(team, index, first, (u64)from, count), first, count))
+      copy<alignof(T), false>(at + first * sizeof(T), (u64)from, count * sizeof(T), team.rank(), team.size());
+  }
+
+ protected:
+  DEV bool may(u32 found, u64 first, u64 count) const {
+    if (!found && fits(first, count, limit)) return true;
+    if (!found && !fits(first, count, len)) found = BEYOND;
+    if (found) record(head, found, index, end_of(first, count));
+    return false;
   }
 };
 
@@ -220,7 +242,11 @@ template <class T> struct OutSlot {
 template <class T> struct OutRange : OutSlot<T> {
   DEV T get_value(u64 i) const {
     if (i >= this->len) record(this->head, BEYOND, this->index, i + 1);
-    return load_value<T>(this->at && i < this->len ? this->at + i * sizeof(T) : 0);
+    return load_value<T>(i < this->limit ? this->at + i * sizeof(T) : 0);
+  }
+  template <class Team> DEV void get(Team team, u64 first, T *to, u64 count) const {
+    if (this->may(check_team<alignof(T)>(team, this->index, first, (u64)to, count), first, count))
+      copy<alignof(T), true>((u64)to, this->at + first * sizeof(T), count * sizeof(T), team.rank(), team.size());
   }
 };
 
@@ -257,9 +283,9 @@ template <class T> class OutSlots {
     if (!found) {
       const OutEntry entry = *this->entry(slot);
       const u64 given = entry.target->given;
-      if (first > entry.len || count > entry.len - first) {
+      if (!fits(first, count, entry.len)) {
         found = BEYOND;
-        end = count > ~0ull - first ? ~0ull : first + count;
+        end = end_of(first, count);
       } else if (only && entry.target != only) {
         found = OTHER_TARGET;
       } else if (given & GRANT_POISON) {
@@ -289,14 +315,21 @@ template <class T> class OutSlots {
   // put may be wrong: the batch behind the kernel poisons the target's word. (The swap finds the second of two threads
   // that come at the same time.)
   DEV void complete_target(OutTarget *target, const u32 *stop, bool again) const {
-    const u64 given = load_relaxed((u64)&target->given);
-    if (load_relaxed32(stop) || given & GRANT_POISON || load_relaxed((u64)&head->fault)) return;
+    // All three loads are on their way before the first is looked at.
+    const u64 given = load_relaxed((u64)&target->given), fault = load_relaxed((u64)&head->fault);
+    const u32 failed = load_relaxed32(stop);
+    if (failed || given & GRANT_POISON || fault) return;
     if (again || !(given / GRANT_QUANTUM % 2) || swap64((u64)&target->given, given, given + GRANT_QUANTUM) != given) {
       record(head, COMPLETED_TWICE, 0, 0);
       return;
     }
     add_release(of_thread(target->done), GRANT_QUANTUM);
     store_relaxed((u64)&target->check, load_relaxed((u64)&target->check) + GRANT_QUANTUM);
+  }
+
+  DEV OutSlot<T> slot_of(Out<T> to, const OutTarget *only) const {
+    const u64 len = len_of(to), at = place(to.index, 0, len, only, 0);
+    return OutSlot<T>{head, at, at ? len : 0, len, to.index};
   }
 
   DEV void put_value_to(Out<T> to, u64 index, const T &value, const OutTarget *only) const {
@@ -317,11 +350,8 @@ template <class T> class OutSlots {
   // Puts one element to a slot. One thread calls it.
   DEV void put_value(Out<T> to, u64 index, const T &value) const { put_value_to(to, index, value, 0); }
 
-  // A slot that has been looked up, for threads that put many values to it.
-  DEV OutSlot<T> slot(Out<T> to) const {
-    const u64 len = len_of(to);
-    return OutSlot<T>{head, place(to.index, 0, len, 0, 0), len, to.index};
-  }
+  // A slot that has been looked up, for threads that put to it more than once.
+  DEV OutSlot<T> slot(Out<T> to) const { return slot_of(to, 0); }
 };
 
 // All ranges that the window declares of its targets' memory. A kernel puts to them as to slots, and gets from them.
@@ -351,6 +381,7 @@ template <class T> class LastSlots {
   DEV u64 len_of(Out<T> to) const { return out.len_of(to); }
   template <class Team> DEV void put(Team team, Out<T> to, u64 first, const T *from, u64 count) const { out.put_to(team, to, first, from, count, target); }
   DEV void put_value(Out<T> to, u64 index, const T &value) const { out.put_value_to(to, index, value, target); }
+  DEV OutSlot<T> slot(Out<T> to) const { return out.slot_of(to, target); }
 
   // Completes the target: it may read everything that has been put. All threads of `blocks` blocks call it.
   DEV void complete(u32 blocks) const {
@@ -370,6 +401,7 @@ template <class T> class LastRanges : public LastSlots<T> {
   // As of `OutRanges`.
   template <class Team> DEV void get(Team team, Out<T> from, u64 first, T *to, u64 count) const { this->out.get_from(team, from, first, to, count, this->target); }
   DEV T get_value(Out<T> from, u64 index) const { return load_value<T>(this->out.place(from.index, index, 1, this->target, 0)); }
+  DEV OutRange<T> range(Out<T> of) const { return OutRange<T>{this->slot(of)}; }
 };
 
 // All outbound slots, and the right to complete all targets.

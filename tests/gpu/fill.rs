@@ -219,11 +219,11 @@ fn kernels_and_the_host_fill_epochs_in_turn() {
     }
 }
 
-/// As many epochs as `TIDEGATE_GPU_EPOCHS` says, but no more than needed, most of them replayed.
+/// As many epochs as `TIDEGATE_GPU_EPOCHS` says, most of them replayed. Kernels fill two thirds of them.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn many_epochs_are_right() {
-    let most = number("TIDEGATE_GPU_EPOCHS", 100_000).min(110_000);
+    let most = number("TIDEGATE_GPU_EPOCHS", 100_000);
     let (rounds, times) = (12, (most / (12 * 6)).max(1));
     let options = |_| WorldOptions::new();
     let shape = (100, 2);

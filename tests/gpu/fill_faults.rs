@@ -299,8 +299,10 @@ fn kernels_behind_a_failed_open_change_no_byte() {
             let last = opened.last(1).unwrap();
             s.launch(puts.put_last.threads(64, 32), (last, to, &again))
                 .unwrap();
-            world.all_gather("opened", Vec::new()).unwrap();
-            let error = end(&s, opened).unwrap_err();
+            // Behind the revocation, this call would be refused.
+            let _outbox = opened.complete(&s).unwrap();
+            world.all_gather("enqueued", Vec::new()).unwrap();
+            let error = s.synchronize().unwrap_err();
             let Error::Wait(failed) = &error else {
                 panic!("{error}");
             };
@@ -310,7 +312,7 @@ fn kernels_behind_a_failed_open_change_no_byte() {
             );
             world.all_gather("over", Vec::new()).unwrap();
         } else {
-            world.all_gather("opened", Vec::new()).unwrap();
+            world.all_gather("enqueued", Vec::new()).unwrap();
             drop(outbox.start());
             world.all_gather("over", Vec::new()).unwrap();
             assert_eq!(came(&s, &k, &inbox, 1000).unwrap(), [7; 1000]);

@@ -333,7 +333,7 @@ fn kernels_behind_a_failed_open_get_nothing() {
         stream!(let s = world.stream().unwrap());
         let (inbox, outbox, to) = open(&s, 1 - rank, 37).unwrap();
         if rank == 1 {
-            world.all_gather("opened", Vec::new()).unwrap();
+            world.all_gather("enqueued", Vec::new()).unwrap();
             drop((inbox, outbox.start()));
             world.all_gather("over", Vec::new()).unwrap();
             return;
@@ -346,8 +346,8 @@ fn kernels_behind_a_failed_open_get_nothing() {
         let kernel = ranges.get_by_team.threads(64, 64);
         let all = opened.last_of_all().unwrap();
         s.launch(kernel, (all, to, &mut x, 0u64, 3u32)).unwrap();
-        world.all_gather("opened", Vec::new()).unwrap();
         let _outbox = opened.complete(&s).unwrap();
+        world.all_gather("enqueued", Vec::new()).unwrap();
         let error = s.synchronize().unwrap_err();
         let Error::Wait(failed) = &error else {
             panic!("{error}");

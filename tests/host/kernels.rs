@@ -196,6 +196,34 @@ fn kernels_and_hosts_put_by_turns() {
     }
 }
 
+/// A million epochs that kernels fill, with others between them, and fewer between two ranks, whose threads may have to
+/// share a processor. All data is checked.
+#[test]
+#[ignore = "deep: more than a million epochs"]
+fn a_million_epochs_by_kernels_deep() {
+    const ROUNDS: u64 = 10;
+    for (ranks, by_kernels) in [(1, 1_000_000), (2, 10_000)] {
+        // Four of the five ways are by kernels.
+        let times = by_kernels / ROUNDS / 4 + 1;
+        let results = World::local(ranks, |world: World| -> Result<()> {
+            stream!(let s = world.stream()?);
+            let r = step(&s, How::Kernel, open(&s, Buffers::Double)?)?;
+            let (graph, mut r) = s.capture(r, |s, r| {
+                (ALL.iter()).try_fold(r, |r, how| step(s, *how, r))
+            })?;
+            for round in 0..ROUNDS as usize {
+                r = graph.replay(&s, r, times as usize)?;
+                r = step(&s, ALL[round % ALL.len()], r)?;
+            }
+            let epochs = 1 + ROUNDS * (ALL.len() as u64 * times + 1);
+            assert_eq!(r.epoch.into_host(&s)?[0], epochs);
+            assert_eq!(r.wrong.into_host(&s)?[0], 0);
+            Ok(())
+        });
+        results.into_iter().for_each(|result| result.unwrap());
+    }
+}
+
 /// An epoch whose targets a kernel completes, or the host.
 fn at_once<'s>(s: &Stream<'s>, mut r: Ring<'s>, by_kernel: bool) -> Result<Ring<'s>> {
     let (rank, to) = (s.world().rank(), r.to);

@@ -238,7 +238,8 @@ Error hipIpcCloseMemHandle(Address at) { return hipFree(at); }
 static const char *const SOURCES[][2] = {
     {"tidegate_clock", "stamped.ptx"},
     {"tidegate_batch", "batch.ptx"},       {"faces_pack", "faces.ptx"},   {"take_foreign", "examples.ptx"},
-    {"change_part_u64", "schedules.ptx"}, {"tick_early", "samples.ptx"}, {"bench_gather", "bench.ptx"}};
+    {"change_part_u64", "schedules.ptx"}, {"tick_early", "samples.ptx"}, {"bench_gather", "bench.ptx"},
+    {"put_checked", "checked.ptx"}};
 Error hipModuleLoadData(Ptr *module, const Elf64_Ehdr *image) {
     size_t size = image->e_shoff + (size_t)image->e_shnum * image->e_shentsize;
     for (size_t i = 0; i < sizeof SOURCES / sizeof *SOURCES; i++) {

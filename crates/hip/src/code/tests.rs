@@ -195,3 +195,20 @@ fn the_committed_code_objects_are_read() {
         );
     }
 }
+
+/// The runtime that is made of a CUDA driver finds the PTX of each code object by the name of a kernel. A source that it
+/// does not know would be refused in all tests that load it.
+#[test]
+fn the_runtime_over_cuda_knows_all_sources() {
+    let rows = include_str!("../over_cuda.c");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
+    let mut sources = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if let Some(name) = name.strip_suffix(".cu") {
+            assert!(rows.contains(&format!("\"{name}.ptx\"")), "{name}.cu");
+            sources += 1;
+        }
+    }
+    assert!(sources > 0);
+}

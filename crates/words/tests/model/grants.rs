@@ -25,11 +25,20 @@ struct Fill {
     before_the_put: bool,
     /// The kernel and the batch both complete the target.
     twice: bool,
+    /// The kernel gets what the target has made of the epoch before: before it puts, or (a flaw) behind its completion.
+    gets: Option<Gets>,
     /// The kernel does not look at its grant.
     blind: bool,
     /// The kernel does not look whether its stream has failed.
     heedless: bool,
     origin: Option<Mutant>,
+}
+
+/// When a kernel gets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Gets {
+    First,
+    BehindCompletion,
 }
 
 const FILL: Fill = Fill {
@@ -40,6 +49,7 @@ const FILL: Fill = Fill {
     mute: false,
     before_the_put: false,
     twice: false,
+    gets: None,
     blind: false,
     heedless: false,
     origin: None,
@@ -85,9 +95,15 @@ impl Fill {
         if self.before_the_put {
             grant.complete(&edge.done.word, bell);
         }
+        if self.gets == Some(Gets::First) {
+            edge.get_changed(epoch);
+        }
         edge.store(epoch);
         if self.by_kernel && !self.before_the_put && (self.heedless || !failed) {
             grant.complete(&edge.done.word, bell);
+        }
+        if self.gets == Some(Gets::BehindCompletion) {
+            edge.get_changed(0);
         }
     }
 }
@@ -132,8 +148,39 @@ fn fill(with: Fill) -> impl Fn() + Send + Sync + 'static {
             stream.go([edge.post(&bells[0])]);
             stream.go([edge.wait()]);
             edge.verify(epoch);
+            if with.gets.is_some() {
+                edge.change(epoch);
+            }
         }
         origin.join().expect("the origin ends");
+    }
+}
+
+/// The target changes its memory between its epochs. A kernel gets what it has made, whoever completes the target.
+#[test]
+fn a_kernel_gets_and_puts() {
+    let gets = Some(Gets::First);
+    check(3, fill(Fill { gets, ..FILL }));
+    check(3, fill(Fill { gets, ..BY_KERNEL }));
+}
+
+#[test]
+fn mutants_of_kernels_that_get() {
+    let gets = Some(Gets::BehindCompletion);
+    caught(Finding::Race, fill(Fill { gets, ..BY_KERNEL }));
+    let gets = Some(Gets::First);
+    for with in [FILL, BY_KERNEL] {
+        // As for puts, the ring of the own bell would do in place of the order.
+        let (origin, mute) = (Some(Mutant::LookWithoutAcquire), true);
+        caught(
+            Finding::Race,
+            fill(Fill {
+                gets,
+                mute,
+                origin,
+                ..with
+            }),
+        );
     }
 }
 

@@ -240,6 +240,25 @@ impl Edge {
         }
     }
 
+    /// The target changes what an epoch has brought to its only buffer, while its memory is not exposed.
+    pub(crate) fn change(&self, epoch: u64) {
+        for (index, datum) in self.slot.iter().enumerate() {
+            datum.write(self.value(epoch, index) + 1);
+        }
+    }
+
+    /// The origin gets what the target has made of the epoch before.
+    pub(crate) fn get_changed(&self, epoch: u64) {
+        for (index, datum) in self.slot.iter().enumerate() {
+            let got = datum.read();
+            let changed = || self.value(epoch - 1, index) + 1;
+            assert!(
+                epoch == 0 || got == changed(),
+                "the data before epoch {epoch}"
+            );
+        }
+    }
+
     /// Puts one element of an epoch's data into the first buffer, as a block of a kernel does.
     pub(crate) fn store_one(&self, epoch: u64, index: usize) {
         self.slot[index].write(self.value(epoch, index));
