@@ -83,8 +83,15 @@ impl Network {
                 self.at(thinks, Event::Clock { rank });
             }
             Message::Lost { rank: lost, .. } if lost == rank => self.give_up(rank),
-            Message::Lost { rank: lost, .. } => {
-                assert!(state.lost.insert(lost), "rank {lost} was lost twice");
+            Message::Lost {
+                rank: lost, reason, ..
+            } => {
+                // A rank that was given up and looks for a parent is refused by a second such message to that parent.
+                let again = !state.lost.insert(lost);
+                assert!(
+                    !again || reason == "it was given up",
+                    "rank {lost} was lost twice: {reason}"
+                );
             }
             Message::Left { ranks } => state.lost.extend(ranks),
             other => panic!("{other:?}"),
