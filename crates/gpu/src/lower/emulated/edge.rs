@@ -43,6 +43,8 @@ pub(super) struct Edge {
     pub(super) stride: usize,
     /// The distance in bytes between the target's two buffers, if it has two.
     pub(super) flip: usize,
+    /// Where the target copies the data behind its wait, if it does. Then the data is contiguous.
+    pub(super) taken: Option<Ptr>,
     /// The landing of both buffers, if the data may land.
     pub(super) landing: Option<Landing>,
     /// Whether its origin does not use the landing.
@@ -113,6 +115,49 @@ impl Edge {
     /// Checks that all data of an epoch is there.
     pub(super) fn check(&self, epoch: u64) -> Result<(), String> {
         self.check_first(epoch, self.count)
+    }
+
+    /// The step behind the target's wait, if there is one.
+    pub(super) fn take(&self) -> Option<Step> {
+        let to = self.taken?;
+        let side = |base, flip| Side {
+            base,
+            flip,
+            shape: Shape::Linear,
+        };
+        Some(Step::Move(Move {
+            action: Action::Copy,
+            size: 8,
+            count: self.count,
+            src: side(self.dst, self.flip),
+            dst: side(to, 0),
+            parity: if self.flip == 0 {
+                Ptr::NULL
+            } else {
+                self.done.1
+            },
+            early: false,
+            landing: None,
+            buffers: 2,
+        }))
+    }
+
+    /// Checks that the target has taken all data of an epoch, if it takes any.
+    pub(super) fn check_taken(&self, epoch: u64) -> Result<(), String> {
+        let Some(taken) = self.taken else {
+            return Ok(());
+        };
+        for index in 0..self.count {
+            // SAFETY: the piece is as long; between primitives nothing writes.
+            let found = unsafe { taken.0.cast::<u64>().add(index).read() };
+            if found != self.pattern(epoch, index) {
+                return Err(format!(
+                    "epoch {epoch}: {index} of {} was not taken",
+                    self.count
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that the first `count` doubles of an epoch are there.

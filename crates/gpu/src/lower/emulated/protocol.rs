@@ -92,6 +92,7 @@ impl Job {
     pub(super) fn new(machine: &Machine, rng: &mut Rng, form: Form) -> Self {
         // A generator of its own, so that other choices do not depend on it.
         let mut rings = rng.clone();
+        let mut takes = Rng::new(rng.clone().next());
         let mut arena = Arena::new(8 << 20, rng);
         let bell = Box::new(0u64);
         let bell_ptr = Ptr(std::ptr::from_ref(&*bell).cast_mut().cast());
@@ -142,6 +143,10 @@ impl Job {
                     }
                     Landing { base, flip }
                 });
+                // Couriers have copies that put.
+                let takes = form != Form::Apart && stride == 1 && takes.once_in(2);
+                let taken = (takes && landing.is_none())
+                    .then(|| Ptr(arena.take(8 * count, if plain { beyond } else { 8 }, true)));
                 let gap = match landing {
                     None => rings.of(&[1, 1, 3]),
                     Some(_) => 1,
@@ -171,6 +176,7 @@ impl Job {
                     count,
                     stride,
                     flip,
+                    taken,
                     landing,
                     plain: rings.once_in(4),
                     counter: (!plain).then_some(counter),
@@ -249,7 +255,8 @@ impl Job {
                 let arrive: Vec<_> = arrive
                     .map(|edge| {
                         let tag = edge.tag(Awaited::Completion);
-                        vec![wait_landed(edge.done, tag, edge.landed())]
+                        let wait = wait_landed(edge.done, tag, edge.landed());
+                        [wait].into_iter().chain(edge.take()).collect()
                     })
                     .collect();
                 let mut steps = Vec::new();
@@ -395,6 +402,7 @@ impl Job {
         for edge in &self.edges {
             if edge.target == rank {
                 edge.check(epoch)?;
+                edge.check_taken(epoch)?;
             }
             let operands = [
                 (edge.target == rank, edge.done.1),
