@@ -4,8 +4,9 @@
 //! the other's device. [`vendor!`](crate::vendor!) declares them. Everything else (graphs, events, loaded code) is reached
 //! only through those types, and is the same for all vendors.
 
-/// Declares a vendor's device, memory and streams over [`GpuDevice`], [`GpuBlock`] and [`GpuStream`], and implements the
-/// traits of the hal for them. The vendor brings the documentation: an example names its types.
+/// Declares a vendor's device, memory and streams over [`GpuDevice`](crate::GpuDevice), [`GpuBlock`](crate::GpuBlock) and
+/// [`GpuStream`](crate::GpuStream), and implements the traits of the hal for them. The vendor brings the documentation: an
+/// example names its types.
 ///
 /// The fields are private to the crate that invokes the macro.
 #[macro_export]
