@@ -7,8 +7,8 @@
 //!
 //! - **Up.** A rank numbers what it says, and keeps it until it is answered ([`Kept`]). On the way up, votes about calls
 //!   of all ranks wait for those of the other ranks below, and are merged ([`Pile`]). Everything else goes on at once.
-//! - **Down.** The hub numbers its messages. Each rank knows up to which number it, and so all ranks below it, have
-//!   them. It tells its parent, so that the hub need not keep them longer.
+//! - **Down.** The hub numbers its messages. Each rank knows up to which number it has them, and up to which number all
+//!   ranks below it have. It tells its parent, so that the hub need not keep them longer.
 //!
 //! # Failure
 //!
@@ -16,7 +16,9 @@
 //! what has not been answered; the hub ignores what it has heard. Until a child has heard of this (its *epoch*), what it
 //! sends is dropped. So the hub hears what a rank says in order, and misses nothing but what a failed call has made needless.
 //!
-//! What was on its way down may be lost, too. The hub sends it again when the new parent tells it who has come
+//! What was on its way down may be lost, too: a rank has often heard more than those below it. So a new parent is told at
+//! once how much all of them have heard, and a rank that has lost a child counts it and the ranks below it until the hub
+//! knows of them. Otherwise the hub would forget what they need when they find new parents. The hub sends it again when the new parent tells it who has come
 //! ([`Message::Attached`]), and then that the child has all of it ([`Message::Welcome`]). Before that, the child gets
 //! nothing else. Which ranks are below which child is learnt from the hub alone ([`Message::Joined`]): it knows the order
 //! in which things have happened, and what is said again on its way up may be out of date.
@@ -62,6 +64,8 @@ enum Until {
 struct Child {
     /// The child and all ranks below it have heard the messages up to this number.
     heard: u64,
+    /// The child itself had heard the messages up to this number when it came.
+    came: u64,
     /// The `seq` of the [`Message::Attached`] about this child, until the child has been sent what it had missed.
     welcome: Option<u64>,
     /// How often the child was told to say everything again, and whether that has still to be sent.
@@ -94,6 +98,9 @@ pub(crate) struct Branch {
     untold: usize,
     is_asked: bool,
     children: BTreeMap<u32, Child>,
+    /// What children that have ended, and those below them, had heard, by the `seq` of the [`Message::Gone`] that the hub
+    /// has not answered.
+    ended: BTreeMap<u64, u64>,
     /// For each rank below this one: the child that leads to it.
     routes: BTreeMap<u32, u32>,
     pile: Pile,
@@ -117,6 +124,7 @@ impl Branch {
             untold: 0,
             is_asked: false,
             children: BTreeMap::new(),
+            ended: BTreeMap::new(),
             routes: BTreeMap::new(),
             pile: Pile::default(),
             out: Vec::new(),
@@ -134,9 +142,11 @@ impl Branch {
         !self.children.is_empty()
     }
 
-    /// Up to which number this rank and all below it have heard.
+    /// Up to which number this rank and all below it have heard. This counts ranks whose parent has ended below this one,
+    /// until the hub knows that they look for another one.
     pub(crate) fn all_heard(&self) -> u64 {
         let below = self.children.values().map(|child| child.heard);
+        let below = below.chain(self.ended.values().copied());
         below.min().map_or(self.heard, |low| low.min(self.heard))
     }
 
@@ -194,8 +204,22 @@ impl Branch {
         }
     }
 
-    /// A child has come.
-    pub(crate) fn attach(&mut self, rank: u32, heard: u64, now: Instant) -> Result<(), Odd> {
+    /// What this rank says to a new parent.
+    pub(crate) fn attachment(&self) -> Hop {
+        Hop::Attach {
+            heard: self.heard,
+            all_heard: self.all_heard(),
+        }
+    }
+
+    /// A child has come, with what it says in [`Hop::Attach`].
+    pub(crate) fn attach(
+        &mut self,
+        rank: u32,
+        heard: u64,
+        all_heard: u64,
+        now: Instant,
+    ) -> Result<(), Odd> {
         if self.children.contains_key(&rank) || rank == self.me {
             return Err(Odd);
         }
@@ -204,7 +228,8 @@ impl Branch {
         // Who has heard nothing has missed nothing.
         let welcome = (heard > 0).then_some(self.said);
         let child = Child {
-            heard,
+            heard: all_heard,
+            came: heard,
             welcome,
             epoch: 0,
             is_again: false,
@@ -227,6 +252,7 @@ impl Branch {
             heard,
         };
         self.say(gone, now);
+        self.ended.insert(self.said, heard);
     }
 
     /// The parent has ended. What goes up is lost.
@@ -244,11 +270,6 @@ impl Branch {
         self.repeat(now);
     }
 
-    /// Up to which number this rank has been sent all that is for it and the ranks below it.
-    pub(crate) fn heard(&self) -> u64 {
-        self.heard
-    }
-
     /// Says everything again that has not been answered, and makes the ranks below do so.
     pub(crate) fn repeat(&mut self, now: Instant) {
         self.pile = Pile::default();
@@ -264,9 +285,7 @@ impl Branch {
         // What the hub has sent to children that had just come may be lost.
         let strangers = self.children.iter();
         let strangers = strangers.filter(|(_, child)| child.welcome.is_some());
-        let strangers: Vec<_> = strangers
-            .map(|(rank, child)| (*rank, child.heard))
-            .collect();
+        let strangers: Vec<_> = strangers.map(|(rank, child)| (*rank, child.came)).collect();
         for (rank, heard) in strangers {
             self.say(Message::Attached { rank, heard }, now);
             if let Some(child) = self.children.get_mut(&rank) {
@@ -443,6 +462,7 @@ impl Branch {
                 self.kept.retain(
                     |kept| !matches!(&*kept.item, Item::Said { seq: of, .. } if *of <= seq),
                 );
+                self.ended.retain(|of, _| *of > seq);
                 return;
             }
             Message::Joined { .. } | Message::Parted { .. } => return,
@@ -456,7 +476,10 @@ impl Branch {
             }
             Message::Decided { round, .. } => self.answered(Until::Decided(*round)),
             // All have come: what was said about that was heard.
-            Message::Start { .. } => self.answered(Until::Heard),
+            Message::Start { .. } => {
+                self.answered(Until::Heard);
+                self.ended.clear();
+            }
             Message::Founded { .. } => self.answered(Until::Founded),
             Message::Go => self.answered(Until::Go),
             Message::Bye => {
@@ -537,3 +560,5 @@ pub(crate) fn downs(items: Vec<Arc<Passed>>, upto: u64) -> Vec<Hop> {
 }
 
 mod pile;
+#[cfg(test)]
+mod tests;

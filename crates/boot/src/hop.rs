@@ -37,8 +37,9 @@ pub(crate) enum Hop {
     Unreached,
     /// To rank 0: this rank has its parent, and the connection ends.
     Placed,
-    /// To the parent, as the first hop: how much the rank, and so all ranks below it, have heard.
-    Attach { heard: u64 },
+    /// To the parent, as the first hop: up to which number the rank has heard the messages, and up to which number all
+    /// ranks from here downwards have. That may be less, since messages to them may be on their way.
+    Attach { heard: u64, all_heard: u64 },
     /// To the parent, towards rank 0.
     Up(Up),
     /// To a child, from rank 0.
@@ -274,7 +275,8 @@ pub(crate) mod tests {
                 let address = address.map(SocketAddr::from);
                 Hop::Place { parent, address }
             }),
-            any::<u64>().prop_map(|heard| Hop::Attach { heard }),
+            (any::<u64>(), any::<u64>())
+                .prop_map(|(heard, all_heard)| Hop::Attach { heard, all_heard }),
             any::<u64>().prop_map(|upto| Hop::Beat { upto }),
             reason().prop_map(|reason| Hop::Cut { reason }),
             reason().prop_map(|reason| Hop::GivenUp { reason }),

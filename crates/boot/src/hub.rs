@@ -350,7 +350,8 @@ impl Hub {
                 | Message::Attached { .. }
                 | Message::Gone { .. }
         );
-        if is_heard && self.phase == HubPhase::Running {
+        // While ranks join, the start answers all of it.
+        if is_heard && matches!(self.phase, HubPhase::Opening | HubPhase::Running) {
             self.send_at_leisure(from, Message::Heard { seq });
         }
         match message {

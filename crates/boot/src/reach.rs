@@ -130,13 +130,13 @@ impl Reach {
         }
     }
 
-    /// Finds the parent of a rank, which has heard the messages up to the number `heard`. `link` is its connection to rank
-    /// 0, and `first` is what it says there.
+    /// Finds the parent of a rank. `link` is its connection to rank 0, `first` is what it says there, and `attach` is what
+    /// it says to its parent.
     pub(crate) fn parent(
         &self,
         mut link: Link<TcpStream>,
         first: &Hop,
-        heard: u64,
+        attach: &Hop,
         timeout: Duration,
     ) -> Result<Parent, String> {
         let until = Instant::now().checked_add(timeout);
@@ -147,15 +147,14 @@ impl Reach {
                 Hop::Abort { reason } | Hop::GivenUp { reason } => return Err(reason),
                 _ => return Err("rank 0 said something else than the place of this rank".into()),
             };
-            let attach = Hop::Attach { heard };
             let Some(address) = address.filter(|_| rank != 0) else {
-                say_to(&mut link, &attach)?;
+                say_to(&mut link, attach)?;
                 return Ok(Parent { rank, link });
             };
             match self.visit(rank, address) {
                 Ok(mut parent) => {
                     // From now on the parent notices if this rank ends.
-                    say_to(&mut parent, &attach)?;
+                    say_to(&mut parent, attach)?;
                     // If this fails, rank 0 finds the end of the connection.
                     let _ = say_to(&mut link, &Hop::Placed);
                     return Ok(Parent { rank, link: parent });
@@ -171,7 +170,7 @@ impl Reach {
     }
 
     /// Finds another parent, since the old one has ended.
-    pub(crate) fn another_parent(&self, heard: u64, timeout: Duration) -> Result<Parent, String> {
+    pub(crate) fn another_parent(&self, attach: &Hop, timeout: Duration) -> Result<Parent, String> {
         let claims = Claims {
             purpose: Purpose::Resume,
             ..self.claims
@@ -191,7 +190,7 @@ impl Reach {
             }
         };
         // Rank 0 may need the same time until it knows that the old parent is gone.
-        self.parent(link, &Hop::Resume, heard, timeout.saturating_mul(2))
+        self.parent(link, &Hop::Resume, attach, timeout.saturating_mul(2))
     }
 
     /// Connects to a parent, in a few attempts.

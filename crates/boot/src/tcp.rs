@@ -176,10 +176,14 @@ impl TcpControl {
                 node: node_id(&config),
                 port: port.unwrap_or(0),
             };
+            let attach = Hop::Attach {
+                heard: 0,
+                all_heard: 0,
+            };
             // Rank 0 knows better which ranks are missing.
             let limit = config.timeout.saturating_add(START_MARGIN);
             let parent = reach
-                .parent(link, &join, 0, limit)
+                .parent(link, &join, &attach, limit)
                 .map_err(BootError::Aborted)?;
             (None, Some(parent), listener.map(callers).transpose()?)
         };

@@ -249,11 +249,11 @@ impl Service {
         tell(|| tracing::debug!(rank, reason, "the parent in the tree has ended"));
         let (found, search) = mpsc::channel();
         let (reach, shared) = (self.reach.clone(), Arc::clone(&self.shared));
-        let (heard, silence) = (self.branch.heard(), self.silence);
+        let (attach, silence) = (self.branch.attachment(), self.silence);
         let spawned = std::thread::Builder::new()
             .name("tidegate-search".into())
             .spawn(move || {
-                let _ = found.send(reach.another_parent(heard, silence));
+                let _ = found.send(reach.another_parent(&attach, silence));
                 shared.wake();
             });
         self.above = Above::Searched(search);
@@ -321,9 +321,9 @@ impl Service {
             };
             let address: Option<SocketAddr> = link.stream().peer_addr().ok();
             match (link.next(), &mut self.above) {
-                (Ok(Some(Hop::Attach { heard })), _) => {
+                (Ok(Some(Hop::Attach { heard, all_heard })), _) => {
                     let (_, link) = self.guests.remove(index);
-                    return self.adopt(rank, link, heard, now);
+                    return self.adopt(rank, link, [heard, all_heard], now);
                 }
                 (Ok(Some(Hop::Join { node, port })), Above::Hub(hub)) => {
                     let address = address.filter(|_| port > 0);
@@ -354,8 +354,14 @@ impl Service {
         }
     }
 
-    fn adopt(&mut self, rank: u32, link: Link<TcpStream>, heard: u64, now: Instant) {
-        match self.branch.attach(rank, heard, now) {
+    fn adopt(
+        &mut self,
+        rank: u32,
+        link: Link<TcpStream>,
+        [heard, all_heard]: [u64; 2],
+        now: Instant,
+    ) {
+        match self.branch.attach(rank, heard, all_heard, now) {
             Ok(()) => {
                 self.children.insert(rank, link);
                 // It may have said more already.

@@ -71,8 +71,8 @@ impl Network {
                 state.parent = Some(parent);
                 state.calls = false;
                 state.branch.find_parent(self.now);
-                let heard = state.branch.heard();
-                self.send(to, parent, Hop::Attach { heard });
+                let attach = state.branch.attachment();
+                self.send(to, parent, attach);
                 self.settle(to);
             }
             // The acknowledgement was lost on its way.
@@ -88,8 +88,9 @@ impl Network {
         let now = self.now;
         let state = &mut self.ranks[to as usize];
         match hop {
-            Hop::Attach { heard } => {
-                if state.is_cut || state.branch.attach(from, heard, now).is_err() {
+            Hop::Attach { heard, all_heard } => {
+                let is_cut = state.is_cut;
+                if is_cut || state.branch.attach(from, heard, all_heard, now).is_err() {
                     return self.close(to, from);
                 }
             }

@@ -122,6 +122,13 @@ fn every_survivor_ends_whoever_dies() {
     (0..300).for_each(deaths);
 }
 
+/// Ranks that two deaths, one after the other, made look for a parent were given up: the hub had forgotten what they had
+/// not heard, since a rank above them had heard it.
+#[test]
+fn ranks_that_have_heard_less_than_those_above_find_parents() {
+    deaths(2882);
+}
+
 #[test]
 #[ignore = "deep: many more seeds"]
 fn every_survivor_ends_whoever_dies_deep() {
