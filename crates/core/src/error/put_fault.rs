@@ -43,14 +43,14 @@ pub enum PutFault {
     },
     /// More blocks have completed a target than the kernel said, or a block has completed it twice.
     CompletedTwice,
-    /// The threads of a block called a put or get of the block with different arguments. Only kernels that are compiled with
-    /// `TIDEGATE_CHECKS` find this.
+    /// The threads of a block called a put or get of the block with different arguments. Only kernels that are compiled
+    /// with `TIDEGATE_CHECKS` find this.
     NotTogether {
         /// The number of the outbound slot that one of them named.
         slot: u32,
     },
-    /// The kernel's own elements of a put or get are not aligned for their type. Only kernels that are compiled with `TIDEGATE_CHECKS` find
-    /// this.
+    /// The kernel's own elements of a put or get are not aligned for their type. Only kernels that are compiled with
+    /// `TIDEGATE_CHECKS` find this.
     Unaligned {
         /// The number of the outbound slot.
         slot: u32,

@@ -103,7 +103,7 @@ fn a_request_that_makes_no_sense_changes_nothing() {
         (2, 0, vec![8, 1 | 0x0109_0800 << 32, 1]),
         (2, 0, vec![8, 1 | 3 << 32, 1]),
         (2, 0, vec![8, 1 | 9 << 40, 1]),
-        (2, 0, vec![8, 1 | 10 << 48, 1]),
+        (2, 0, vec![8, 1 | (Scalar::ALL.len() as u64) << 48, 1]),
         (2, 0, vec![8, 1 | 2 << 56, 1]),
     ] {
         let request = [&[0, 1, sizes(steps, size)], &first[..], &second[..]].concat();

@@ -510,14 +510,17 @@ pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<
         let count = if only { 0 } else { rng.of(&[0, 4, 400]) };
         if count > 0 {
             let mut side = |written| linear(Ptr(arena.take(8 * count, 0, written)));
+            let (src, dst, early) = (side(false), side(true), rng.once_in(2));
+            // With the parity of another wait, the lane goes step by step.
+            let by_steps = !early && rng.once_in(2);
             lane.push(Step::Move(Move {
                 action: Action::Copy,
                 size: 8,
                 count,
-                src: side(false),
-                dst: side(true),
-                parity: Ptr::NULL,
-                early: rng.once_in(2),
+                src,
+                dst,
+                parity: if by_steps { arena.word(0) } else { Ptr::NULL },
+                early,
                 landing: None,
                 buffers: 2,
             }));

@@ -316,14 +316,16 @@ impl Maker<'_> {
             shape: Shape::Linear,
         };
         let (src, dst) = (side(0, false), side(flip, true));
-        let action = match self.rng.once_in(3) {
-            true => self.counted(bytes, Ptr::NULL),
-            false => Action::Copy,
+        // Elements of these sizes may lie anywhere.
+        let size = self.rng.of(&[1, 3, 12]).min(bytes);
+        let (action, size) = match self.rng.once_in(3) {
+            true => (self.counted(bytes / size, Ptr::NULL), size),
+            false => (Action::Copy, 1),
         };
         Move {
             action,
-            size: 1,
-            count: bytes,
+            size: size as u32,
+            count: bytes / size,
             src,
             dst,
             parity,
