@@ -82,6 +82,16 @@ impl Places {
         self.ranks[rank as usize].parent
     }
 
+    /// The parent that a rank was told to find, and has not found for all that is known.
+    pub(super) fn promised(&self, rank: u32) -> Option<u32> {
+        self.ranks[rank as usize].promised
+    }
+
+    /// Whether the way from a rank to rank 0 is whole, for all that is known.
+    pub(super) fn is_connected(&self, rank: u32) -> bool {
+        self.depth(rank, &|_| true).is_some()
+    }
+
     pub(super) fn address(&self, rank: u32) -> Option<SocketAddr> {
         self.ranks[rank as usize].address
     }

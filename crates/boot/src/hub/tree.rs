@@ -71,8 +71,23 @@ impl Hub {
                 self.asking.remove(&rank);
                 let reason = "it has ended".to_owned();
                 self.answers.push((rank, Hop::GivenUp { reason }));
+            } else if let Some(promised) = self.places.promised(rank)
+                && promised != 0
+                && self.places.is_connected(promised)
+            {
+                // It found that parent, which has ended. What both have said there may still be on its way.
+                if now >= until {
+                    self.asking.remove(&rank);
+                    self.lose(rank as usize, "the parent that it was given has not ended");
+                }
             } else if self.orphans.contains_key(&rank) {
                 self.asking.remove(&rank);
+                if let Some(promised) = self.places.promised(rank).filter(|rank| *rank != 0)
+                    && self.orphans.contains_key(&promised)
+                {
+                    let reason = format!("rank {rank} has lost its connection to it");
+                    self.lose(promised as usize, &reason);
+                }
                 let serves = |rank: u32| {
                     !self.gone[rank as usize]
                         && !self.leaving.contains_key(&rank)
@@ -111,6 +126,10 @@ impl Hub {
                 let (nodes, seed) = (self.nodes.clone(), self.seed);
                 self.send(To::All, Message::Start { nodes, seed });
             }
+            return;
+        }
+        if !self.places.is_connected(parent) {
+            // The parent was given up, and this one looks for another.
             return;
         }
         let below = self.places.below(rank);
