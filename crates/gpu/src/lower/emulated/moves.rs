@@ -317,7 +317,10 @@ impl Maker<'_> {
         };
         let (src, dst) = (side(0, false), side(flip, true));
         // Elements of these sizes may lie anywhere.
-        let size = self.rng.of(&[1, 3, 12]).min(bytes);
+        let size = match self.rng.of(&[1, 1, 1, 12]) {
+            size if size <= bytes => size,
+            _ => 1,
+        };
         let (action, size) = match self.rng.once_in(3) {
             true => (self.counted(bytes / size, Ptr::NULL), size),
             false => (Action::Copy, 1),
