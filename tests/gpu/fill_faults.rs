@@ -180,6 +180,8 @@ fn a_put_to_a_target_that_is_complete_fails_by_name() {
             (opened.last(1 - rank)?, to, &x),
         )?;
         if rank == 0 {
+            // Behind the fault, calls of the peer would be refused. Its epoch has ended without `complete` here.
+            world.all_gather("the peer has its data", Vec::new())?;
             let over = Region::from_slice(&world, &[9; 8])?.on(&s)?;
             let kernel = puts.put_by_team.threads(32, 32);
             s.launch(kernel, (opened.slots(), to, &over, 0u64, 2u32))?;
@@ -188,6 +190,9 @@ fn a_put_to_a_target_that_is_complete_fails_by_name() {
         let inbox = exposed.wait(&s)?;
         let came = came(&s, &k, &inbox, 8)?;
         assert_eq!(came, [2 - rank as u64; 8]);
+        if rank == 1 {
+            world.all_gather("the peer has its data", Vec::new())?;
+        }
         s.synchronize()
     });
     let [first, second] = &results[..] else {
@@ -197,7 +202,6 @@ fn a_put_to_a_target_that_is_complete_fails_by_name() {
         panic!("{first:?}");
     };
     assert_eq!(**fault, PutFault::Completed { slot: 0 });
-    // Its epoch was complete before.
     assert!(second.is_ok(), "{second:?}");
 }
 
