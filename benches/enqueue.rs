@@ -170,7 +170,7 @@ impl Observer for Nothing {
 const COUNTS: &[(&str, &str, u64)] = &[
     ("", "enqueue::epoch*", 4_060),
     ("one", ONE, 2_230),
-    ("one-inline", ONE, 3_430),
+    ("one-inline", ONE, 3_700),
     ("one observed", ONE, 3_800),
     ("one-inline observed", ONE, 6_300),
 ];
