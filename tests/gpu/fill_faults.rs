@@ -351,8 +351,9 @@ fn a_kernel_behind_a_failure_completes_no_target() {
             assert!(s.synchronize().is_err());
         } else {
             world.all_gather("enqueued", Vec::new()).unwrap();
-            drop(other_out.start());
+            // Behind the failure, this call would be refused.
             let _inbox = exposed.wait(&s).unwrap();
+            drop(other_out.start());
             let error = s.synchronize().unwrap_err();
             assert!(matches!(error, Error::Wait(_)), "{error}");
         }
