@@ -27,7 +27,7 @@ pub(super) struct Row {
 /// What a rank has measured in a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Measured {
-    /// Of all calls.
+    /// How long all calls of the round took, together.
     pub(super) seconds: f64,
     pub(super) blocks: Option<usize>,
 }
