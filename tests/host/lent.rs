@@ -422,6 +422,7 @@ fn the_end_of_a_wait_is_not_to_be_caught() {
         stream!(let s = world.stream()?);
         let mut r = open(&s, Buffers::Single)?;
         if world.rank() == 1 {
+            world.all_gather("launched", Vec::new())?;
             drop(r.outbox.start());
             return Ok(());
         }
@@ -434,6 +435,8 @@ fn the_end_of_a_wait_is_not_to_be_caught() {
             unreachable!("the stream has failed");
         };
         s.launch(kernel, (r.inbox.lend(), r.outbox.lend()))?;
+        // Behind the failure, the launch would be refused.
+        world.all_gather("launched", Vec::new())?;
         s.synchronize()
     });
     dropped(results);
@@ -466,6 +469,7 @@ fn a_revocation_ends_the_wait_of_a_kernel() {
             stream!(let s = world.stream()?);
             let mut r = open(&s, Buffers::Single)?;
             if world.rank() == 1 {
+                world.all_gather("launched", Vec::new())?;
                 // Rank 0 waits by then, or finds the poison at once.
                 std::thread::sleep(Duration::from_millis(20));
                 drop(r.outbox.start());
@@ -479,6 +483,7 @@ fn a_revocation_ends_the_wait_of_a_kernel() {
                 unreachable!("rank 1 does nothing for it");
             };
             s.launch(waits, (r.inbox.lend(), r.outbox.lend()))?;
+            world.all_gather("launched", Vec::new())?;
             s.synchronize()
         });
         dropped(results);

@@ -16,6 +16,7 @@ use super::agent::Agent;
 use super::call::{NAME, failed};
 use super::inner::{Inner, NEAR_LOOKS, SEGMENTS, WORD_LOOKS, Wrong, cell};
 use super::options::Form;
+use super::reductions::computes;
 use super::segment::{Round, Segment};
 
 /// The contents of a key.
