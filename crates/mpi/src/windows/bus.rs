@@ -14,9 +14,8 @@ use tidegate_hal::memory::Ptr;
 
 use super::agent::Agent;
 use super::call::{NAME, failed};
-use super::inner::{Inner, NEAR_LOOKS, SEGMENTS, WORD_LOOKS, Wrong, cell};
+use super::inner::{Inner, NEAR_LOOKS, SEGMENTS, WORD_LOOKS, Wrong, cell, computes};
 use super::options::Form;
-use super::reductions::computes;
 use super::segment::{Round, Segment};
 
 /// The contents of a key.

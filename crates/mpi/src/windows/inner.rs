@@ -32,6 +32,11 @@ pub(super) const SEGMENTS: usize = 64;
 /// The operations that this MPI computes wrongly: a reduction, and a type.
 pub(super) type Wrong = Vec<(Op, Scalar)>;
 
+/// Whether MPI has the reduction at all. It has no floats of 16 bits, so it only moves their bits.
+pub(super) fn computes(op: Op, scalar: Scalar) -> bool {
+    !matches!(scalar, Scalar::F16 | Scalar::Bf16) || matches!(op, Op::Replace | Op::Keep)
+}
+
 /// This rank's part of the bus, which threads share.
 pub(super) struct Inner {
     pub(super) ranks: Arc<Ranks>,

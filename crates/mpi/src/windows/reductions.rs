@@ -18,7 +18,7 @@ use super::bus::{Rma, system};
 use super::call::failed;
 use super::choose::Met;
 use super::error::JoinError;
-use super::inner::Wrong;
+use super::inner::{Wrong, computes};
 use super::tell::tell;
 
 /// Elements in a row: more than vector units and networks' own operations take at a time.
@@ -27,11 +27,6 @@ const ROW: usize = 200;
 const TRIAL: usize = (ROW + 2) * 8;
 /// Long enough for a neighbour without a processor.
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// Whether MPI has the reduction at all. It has no floats of 16 bits, so it only moves their bits.
-pub(super) fn computes(op: Op, scalar: Scalar) -> bool {
-    !matches!(scalar, Scalar::F16 | Scalar::Bf16) || matches!(op, Op::Replace | Op::Keep)
-}
 
 /// All trials: each number stands for a valid pair.
 fn trials() -> impl Iterator<Item = (Op, Scalar)> {
