@@ -15,6 +15,7 @@ mod kernels;
 mod kernels_ranges;
 mod layouts;
 mod lent;
+mod lent_attacks;
 mod metrics;
 mod nic;
 mod observe;

@@ -205,6 +205,52 @@ fn teams_of_different_parents_differ_on_all_ranks() {
     });
 }
 
+/// Threads make two teams at the same time, in any order on each rank, and one rank comes late. Each attempt ends: both
+/// teams begin, or neither does, and that on all ranks.
+#[test]
+fn threads_that_make_two_teams_in_different_orders_all_end_alike() {
+    for size in [3, 4] {
+        let outcomes = World::local(size, |world| {
+            let me = world.rank();
+            let lists: [Vec<usize>; 2] = [(0..size).collect(), (0..size).rev().collect()];
+            let attempt = |list: usize, pause: Duration| {
+                std::thread::sleep(pause);
+                match world.team("team", &lists[list]) {
+                    Ok(team) => Some(team.ranks()),
+                    Err(Error::Team(TeamError::Differ { mine, .. })) => {
+                        assert_eq!(mine.ranks, lists[list]);
+                        None
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            let mut all = Vec::new();
+            for round in 0..if cfg!(miri) { 2 } else { 20 } {
+                let mut pauses = Rng::new((round * size + me) as u64);
+                let late = if round % size == me { 3000 } else { 0 };
+                let pauses =
+                    [0, 1].map(|_| Duration::from_micros((late + pauses.below(300)) as u64));
+                let ends = std::thread::scope(|scope| {
+                    let attempt = &attempt;
+                    let threads =
+                        [0, 1].map(|list| scope.spawn(move || attempt(list, pauses[list])));
+                    threads.map(|thread| thread.join().unwrap())
+                });
+                assert!(ends.iter().all(|end| end.is_some() == ends[0].is_some()));
+                all.push(ends);
+                world.all_gather("all have ended", Vec::new()).unwrap();
+                for list in [0, 1] {
+                    assert!(attempt(list, Duration::ZERO).is_some());
+                }
+            }
+            all
+        });
+        for others in &outcomes[1..] {
+            assert_eq!(outcomes[0], *others);
+        }
+    }
+}
+
 /// Ranks split two teams in different orders. Each waits for the other, and a report says so. When other threads make
 /// the missing calls, each split either succeeds or gets an error, and that on both ranks.
 #[test]

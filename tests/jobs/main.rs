@@ -9,6 +9,7 @@ mod examples;
 mod forked;
 mod inherited;
 mod jobs;
+mod lent;
 mod limits;
 mod mpirun;
 mod nodes;

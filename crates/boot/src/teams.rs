@@ -7,12 +7,15 @@
 //! all of its ranks have given it up, or have ended; then nothing is left of it.
 //!
 //! A rank asks for one team at a time. So if two ranks ask for different teams and each needs the other, neither team
-//! can ever begin, and both fail. A rank may ask for a team whose ranks are busy with another one: it waits.
+//! can ever begin, and both fail. The same holds for a longer *cycle*: each team has a rank that asks for the next one.
+//! A rank may ask for a team whose ranks are busy with another one: it waits.
 //!
 //! # Failure
 //!
 //! All ranks of a team that fails must hear of it, also those that have not asked yet. So the last teams that failed
-//! are kept until these ranks have asked for them, or for another team.
+//! are kept until these ranks have asked for them, or for another team. A rank hears of a cycle once, whichever of its
+//! teams it asks for. If threads of the ranks make two teams in different orders, there are two cycles, and each rank
+//! hears of one in each thread.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -41,6 +44,8 @@ pub(crate) struct Teams {
     of_rank: BTreeMap<usize, u64>,
     next: u64,
     failed: VecDeque<Failed>,
+    /// The number of cycles that have been found.
+    cycles: u64,
     /// The ranks that have ended, and why.
     ended: BTreeMap<usize, String>,
 }
@@ -56,9 +61,13 @@ struct Asked {
 /// A team that failed, and the ranks that have still to hear of it.
 #[derive(Debug)]
 struct Failed {
+    /// The number of the cycle in which it was.
+    cycle: u64,
     founders: Arc<Founders>,
     failure: Failure,
     unheard: BTreeSet<usize>,
+    /// The ranks that asked for it, and have heard.
+    heard: BTreeSet<usize>,
 }
 
 impl Teams {
@@ -71,6 +80,7 @@ impl Teams {
             of_rank: BTreeMap::new(),
             next: 0,
             failed: VecDeque::new(),
+            cycles: 0,
             ended: BTreeMap::new(),
         }
     }
@@ -136,52 +146,79 @@ impl Teams {
         if asked.come == asked.members.len() {
             return Ok(vec![self.begin(key)]);
         }
-        let members = asked.members.clone();
-        let against = members.iter().find_map(|other| {
-            let theirs = *self.of_rank.get(&other)?;
-            let needs = theirs != key && self.asked[&theirs].members.place(rank).is_some();
-            needs.then_some((other, theirs))
-        });
-        Ok(match against {
+        Ok(match self.cycle(rank, key) {
             None => Vec::new(),
-            Some((other, theirs)) => self.clash((rank, key), (other, theirs)),
+            Some(cycle) => self.break_up(&cycle),
         })
     }
 
-    /// Ends two teams that can never begin, since a rank of each needs one of the other.
-    fn clash(&mut self, one: (usize, u64), other: (usize, u64)) -> Vec<Founded> {
-        let sides = [one, other].map(|(rank, key)| {
-            let founders = &self.asked[&key].founders;
-            (rank as u32, Founders::clone(founders))
-        });
-        let failure = Failure::Teams(Box::new(sides));
-        let ends = [one.1, other.1].map(|key| self.fail(key));
+    /// The shortest cycle of teams that `rank` closes by asking for the team `key`. Each comes with a rank that asks
+    /// for it, and is needed by the team before it.
+    fn cycle(&self, rank: usize, key: u64) -> Option<Vec<(usize, u64)>> {
+        // For each team that was found: who asks for it, and the team that needs this rank.
+        let mut found = BTreeMap::from([(key, (rank, key))]);
+        let mut next = VecDeque::from([key]);
+        while let Some(at) = next.pop_front() {
+            for other in self.asked[&at].members.iter() {
+                let Some(theirs) = self.of_rank.get(&other) else {
+                    continue;
+                };
+                if found.contains_key(theirs) {
+                    continue;
+                }
+                found.insert(*theirs, (other, at));
+                next.push_back(*theirs);
+                if self.asked[theirs].members.place(rank).is_none() {
+                    continue;
+                }
+                let mut cycle = vec![];
+                let mut team = *theirs;
+                while team != key {
+                    let (asks, before) = found[&team];
+                    cycle.push((asks, team));
+                    team = before;
+                }
+                cycle.push((rank, key));
+                cycle.reverse();
+                return Some(cycle);
+            }
+        }
+        None
+    }
+
+    /// Ends teams that can never begin. Each rank that has asked for one hears which rank makes which other team.
+    fn break_up(&mut self, cycle: &[(usize, u64)]) -> Vec<Founded> {
+        let sides: Vec<_> = (cycle.iter())
+            .map(|(rank, key)| (*rank as u32, Founders::clone(&self.asked[key].founders)))
+            .collect();
+        let ends: Vec<_> = cycle.iter().map(|(_, key)| self.fail(*key)).collect();
         let told: BTreeSet<_> = ends.iter().flat_map(|(_, told)| told).copied().collect();
-        ends.into_iter()
-            .map(
-                |(
-                    Asked {
-                        founders, members, ..
-                    },
-                    ranks,
-                )| {
-                    let unheard: BTreeSet<_> =
-                        members.iter().filter(|rank| !told.contains(rank)).collect();
-                    if !unheard.is_empty() {
-                        if self.failed.len() == MOST_FAILED {
-                            self.failed.pop_front();
-                        }
-                        let failure = failure.clone();
-                        self.failed.push_back(Failed {
-                            founders,
-                            failure,
-                            unheard,
-                        });
-                    }
-                    (ranks, Err(failure.clone()))
-                },
-            )
-            .collect()
+        self.cycles += 1;
+        let mut all = Vec::new();
+        for (at, (asked, ranks)) in ends.into_iter().enumerate() {
+            let this = sides[at].clone();
+            let pair = match sides.get(at + 1) {
+                Some(next) => [this, next.clone()],
+                None => [sides[0].clone(), this],
+            };
+            let failure = Failure::Teams(Box::new(pair));
+            let members = asked.members.iter();
+            let unheard: BTreeSet<_> = members.filter(|rank| !told.contains(rank)).collect();
+            if !unheard.is_empty() {
+                if self.failed.len() == MOST_FAILED {
+                    self.failed.pop_front();
+                }
+                self.failed.push_back(Failed {
+                    cycle: self.cycles,
+                    founders: asked.founders,
+                    failure: failure.clone(),
+                    unheard,
+                    heard: ranks.iter().copied().collect(),
+                });
+            }
+            all.push((ranks, Err(failure)));
+        }
+        all
     }
 
     /// Begins a team for which all have asked.
@@ -257,18 +294,25 @@ impl Teams {
 
     /// The failure of a team for which a rank asks too late, if it has not heard of it.
     fn heard(&mut self, rank: usize, founders: &Founders) -> Option<Failure> {
-        let is = |failed: &&Failed| *failed.founders == *founders && failed.unheard.contains(&rank);
-        let failure = self
-            .failed
-            .iter()
-            .find(is)
-            .map(|failed| failed.failure.clone());
-        self.heard_all(rank);
-        if failure.is_none() {
-            // A rank that has heard of the failure makes a new attempt.
-            self.failed.retain(|failed| *failed.founders != *founders);
-        }
-        failure
+        let is =
+            |failed: &&mut Failed| *failed.founders == *founders && failed.unheard.contains(&rank);
+        let Some(failed) = self.failed.iter_mut().find(is) else {
+            self.heard_all(rank);
+            // A rank that has asked for this team, and heard, makes a new attempt.
+            let again =
+                |failed: &Failed| *failed.founders == *founders && failed.heard.contains(&rank);
+            self.failed.retain(|failed| !again(failed));
+            return None;
+        };
+        failed.heard.insert(rank);
+        let (cycle, failure) = (failed.cycle, failed.failure.clone());
+        self.failed.retain_mut(|failed| {
+            if failed.cycle == cycle {
+                failed.unheard.remove(&rank);
+            }
+            !failed.unheard.is_empty()
+        });
+        Some(failure)
     }
 
     /// Notes that a rank has not to hear of any failed team.

@@ -360,7 +360,8 @@ pub trait Control: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ControlError::Teams`] if a rank makes another team that has this rank, too. All ranks of both teams get it.
+    /// [`ControlError::Teams`] if a rank makes another team that has this rank, too. All ranks of both teams get it. So do
+    /// those of a longer cycle of teams, in which each team waits for a rank that makes the next one.
     /// [`ControlError::PeerLost`], [`ControlError::TooLarge`], [`ControlError::Closed`], [`ControlError::Forked`].
     /// After an error, other teams can be made.
     ///

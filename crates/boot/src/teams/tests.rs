@@ -1,5 +1,7 @@
 //! Which teams begin, which fail, and what remains of them.
 
+use tidegate_hal::control::ControlError;
+
 use super::*;
 
 fn ask(teams: &mut Teams, rank: usize, ranks: &[usize]) -> Vec<Founded> {
@@ -88,6 +90,67 @@ fn ranks_that_make_different_teams_all_hear_of_it() {
     }
     let begun = ask(&mut teams, 2, &[0, 1, 2]);
     assert_eq!(begun, [(vec![0, 1, 2], Ok(team(1)))]);
+}
+
+/// Each rank makes a team with the next one, and no two of the teams clash.
+#[test]
+fn a_cycle_of_teams_ends_for_all_ranks() {
+    let mut teams = Teams::new(5);
+    let pairs = [[0, 1, 4], [1, 2, 4], [2, 3, 4], [3, 0, 4]];
+    for rank in [2, 0, 3] {
+        assert_eq!(ask(&mut teams, rank, &pairs[rank]), []);
+    }
+    let ended = ask(&mut teams, 1, &pairs[1]);
+    assert_eq!(ended.len(), 4);
+    for (ranks, failed) in ended {
+        let [rank] = ranks[..] else {
+            panic!("{ranks:?}");
+        };
+        let failure = failed.unwrap_err();
+        let (mine, theirs) = (pairs[rank], pairs[(rank + 1) % 4]);
+        let error = failure.founding_error(&Founders::new("one", &mine));
+        let group = |ranks: [usize; 3]| {
+            Box::new(tidegate_hal::control::Group {
+                name: "one".into(),
+                ranks: ranks.into(),
+            })
+        };
+        let expected = ControlError::Teams {
+            rank: (rank + 1) % 4,
+            mine: group(mine),
+            theirs: group(theirs),
+        };
+        assert_eq!(error.to_string(), expected.to_string());
+    }
+    // Rank 4 is in all of them, and hears once.
+    assert!(ask(&mut teams, 4, &pairs[2])[0].1.is_err());
+    assert_eq!(remembered(&teams), 0);
+}
+
+/// Threads of ranks 0 and 1 make two teams, in different orders, and each rank fails with both. Rank 2 comes late, with
+/// both: it must not wait for ranks that have given up.
+#[test]
+fn a_late_rank_hears_of_each_attempt() {
+    let mut teams = Teams::new(3);
+    let (x, y) = ([0, 1, 2], [2, 1, 0]);
+    for _ in 0..2 {
+        for [first, second] in [[x, y], [y, x]] {
+            assert_eq!(ask(&mut teams, 0, &first), []);
+            assert_eq!(ask(&mut teams, 1, &second).len(), 2, "both fail");
+        }
+        for team in [x, y] {
+            assert!(
+                matches!(&ask(&mut teams, 2, &team)[..], [(ranks, Err(Failure::Teams(_)))] if *ranks == [2])
+            );
+        }
+        assert_eq!(remembered(&teams), 0);
+    }
+    // If a rank that has heard tries again, it does not wait for ranks that hear only then.
+    assert_eq!(ask(&mut teams, 0, &x), []);
+    assert_eq!(ask(&mut teams, 1, &y).len(), 2);
+    assert_eq!(ask(&mut teams, 0, &x), []);
+    assert_eq!(ask(&mut teams, 2, &x), []);
+    assert_eq!(ask(&mut teams, 1, &x), [(vec![0, 1, 2], Ok(team(1)))]);
 }
 
 #[test]

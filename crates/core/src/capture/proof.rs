@@ -37,6 +37,8 @@ impl<'s, D: Device> Graph<'s, D> {
     /// [`Error::Control`] if a rank has ended, or is in another collective call; [`Error::Forked`]. A step that cannot be
     /// replayed is no error of this call: it is a [`Verdict`]. [`TeamError::Outside`](crate::error::TeamError::Outside),
     /// on all ranks of the team, if a recording waits for another rank.
+    /// [`TeamError::OtherWorld`](crate::error::TeamError::OtherWorld), on all ranks of the team, if a stream belongs to
+    /// another world.
     ///
     /// # Examples
     ///
@@ -65,26 +67,41 @@ impl<'s, D: Device> Graph<'s, D> {
     pub fn verify(&self, on: &impl Members<'s, D>) -> Result<Verdict> {
         let stream = on.stream();
         let streams = [(stream.name(), home_number(stream))];
-        self.agree(&on.team(), &streams, Location::caller())
+        let team = on.team();
+        let elsewhere = !stream.world().is(team.world());
+        self.agree(&team, &streams, elsewhere, Location::caller())
     }
 
     /// Tells the ranks of the team what this one has recorded on streams of these names and numbers, and makes the
-    /// check.
-    fn agree(&self, team: &Team<D>, streams: &[(&str, usize)], site: CallSite) -> Result<Verdict> {
+    /// check. If the streams are those of another world than the team's, it tells that instead: the other ranks must
+    /// not wait.
+    fn agree(
+        &self,
+        team: &Team<D>,
+        streams: &[(&str, usize)],
+        elsewhere: bool,
+        site: CallSite,
+    ) -> Result<Verdict> {
         let mut builder = Builder::default();
-        builder.record.streams = streams.iter().map(|(name, _)| (*name).to_owned()).collect();
-        // A half whose batches were recorded has epochs in the recording.
-        (self.epochs.halves()).for_each(|half| builder.window(half.window()));
-        for (stream, step) in &self.steps {
-            builder.step(*stream, step);
+        builder.record.elsewhere = elsewhere;
+        if !elsewhere {
+            builder.record.streams = streams.iter().map(|(name, _)| (*name).to_owned()).collect();
+            // A half whose batches were recorded has epochs in the recording.
+            (self.epochs.halves()).for_each(|half| builder.window(half.window()));
+            for (stream, step) in &self.steps {
+                builder.step(*stream, step);
+            }
+            self.epochs.halves().for_each(|half| builder.half(half));
         }
-        self.epochs.halves().for_each(|half| builder.half(half));
         let bytes = postcard::to_stdvec(&builder.record).expect("plain data can be encoded");
         let what = "verifying a recording";
         let (world, roster) = (team.world(), &*team.roster);
         let agreement = world.agreement(roster, what.to_owned())?;
         let told = agreement.gather(what, &bytes)?;
-        let verdict = verdict(world.size(), roster.members.iter().zip(told))?;
+        let verdict = verdict(
+            (&roster.name, world.size()),
+            roster.members.iter().zip(told),
+        )?;
         tidegate_hal::tell(|| tracing::info!(%site, %verdict, "a recording was verified"));
         if matches!(verdict, Verdict::Proved(_)) && roster.id == TeamId::WORLD {
             // Reports compare what all ranks have replayed. No other thread verifies at this time, so the number is the
@@ -127,7 +144,12 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
             (stream.name(), home_number(stream)),
             (other.name(), home_number(other)),
         ];
-        (self.one).agree(&stream.world().everyone(), &streams, Location::caller())
+        (self.one).agree(
+            &stream.world().everyone(),
+            &streams,
+            false,
+            Location::caller(),
+        )
     }
 }
 

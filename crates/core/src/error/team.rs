@@ -21,7 +21,8 @@ use tidegate_hal::control::Group;
 #[non_exhaustive]
 pub enum TeamError {
     /// Ranks make different teams at the same time, and each of the teams needs the other rank. All ranks of both teams
-    /// get this error. The lists must have the same ranks in the same order, and the teams the same name.
+    /// get this error. The lists must have the same ranks in the same order, and the teams the same name. Or more teams
+    /// wait for each other in a cycle: each needs a rank that makes the next one.
     #[error("ranks make different teams: this one makes {mine}, rank {rank} makes {theirs}")]
     Differ {
         /// The other rank.
@@ -60,9 +61,14 @@ pub enum TeamError {
         other: String,
     },
     /// The stream belongs to another world than the team.
-    #[error("the stream of this rank belongs to another world than team `{team}`")]
+    #[error(
+        "the stream of rank {rank} belongs to another world than {}",
+        titled(team)
+    )]
     OtherWorld {
-        /// The name of the team.
+        /// The rank, by its number in the team's job.
+        rank: usize,
+        /// The name of the team, which is empty for all ranks of a job.
         team: Arc<str>,
     },
     /// A recording that a team verifies has a window with a rank outside the team.
@@ -84,4 +90,12 @@ pub enum TeamError {
         /// The name of the team.
         team: Arc<str>,
     },
+}
+
+/// A team in a sentence.
+fn titled(team: &str) -> String {
+    match team {
+        "" => "the team of all ranks".to_owned(),
+        team => format!("team `{team}`"),
+    }
 }

@@ -10,6 +10,8 @@ mod check;
 mod record;
 mod verdict;
 
+use std::sync::Arc;
+
 use check::check;
 pub(crate) use record::{Act, Before, Item, NotPut, Op, Record, Work};
 pub use verdict::{CycleWait, Doubt, Flaw, Proof, RankCall, Unbalanced, Unput, Verdict};
@@ -21,9 +23,9 @@ pub use crate::observe::Operation;
 ///
 /// # Errors
 ///
-/// If a recording waits for a rank outside the team. All ranks of the team find the same.
+/// If a recording belongs to another world, or waits for a rank outside the team. All ranks of the team find the same.
 pub(crate) fn verdict(
-    size: usize,
+    (team_name, size): (&Arc<str>, usize),
     told: impl Iterator<Item = (usize, Vec<u8>)>,
 ) -> Result<Verdict> {
     let mut all: Vec<_> = (0..size).map(|_| Record::default()).collect();
@@ -31,6 +33,10 @@ pub(crate) fn verdict(
     for (rank, bytes) in told {
         all[rank] = postcard::from_bytes(&bytes).map_err(Error::other)?;
         team[rank] = true;
+    }
+    if let Some(rank) = all.iter().position(|record| record.elsewhere) {
+        let team = team_name.clone();
+        return Err(TeamError::OtherWorld { rank, team }.into());
     }
     for (rank, record) in all.iter().enumerate() {
         let mut ops = record.batches.iter().flatten().flatten();

@@ -8,6 +8,8 @@ use crate::observe::{EpochCall, Operation};
 /// The recorded steps of one rank, and how far its epochs had come before the first replay.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
+    /// The stream belongs to another world than the team that verifies, and nothing else is told.
+    pub(crate) elsewhere: bool,
     /// The names of the streams.
     pub(crate) streams: Vec<String>,
     /// The names of the windows.

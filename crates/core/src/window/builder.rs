@@ -128,6 +128,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self.name = roster.named(&self.name);
         if !stream.world().is(world) {
             self.refuse_by(TeamError::OtherWorld {
+                rank: world.rank(),
                 team: roster.name.clone(),
             });
         } else if roster.id != TeamId::WORLD && world.device().allocates_together() {

@@ -28,6 +28,10 @@
 //!
 //! # Failure
 //!
+//! A call whose batch fails ends the kernel by unwinding. If a guard of the kernel makes a call while the kernel unwinds,
+//! and it fails, it returns: a second unwinding would abort the process. The inbox then shows no slots. Puts find no
+//! grant, or one of a target that is still exposed.
+//!
 //! Refused before anything is enqueued: a rank that is its own peer (the check for self-deadlock cannot look into a
 //! kernel), peers that a NIC reaches (the host arms the NIC for each epoch), and peers that MPI's windows reach.
 
@@ -84,6 +88,8 @@ pub(super) struct Owned<'k> {
     calls: &'k Calls,
     stream: &'k dyn Issues,
     site: CallSite,
+    /// Whether the kernel was called by a thread that was unwinding already, as on a stream without a thread.
+    in_cleanup: bool,
 }
 
 impl<D: Device> Lent<D> {
@@ -230,6 +236,7 @@ impl LoweredHalf {
             calls: unsafe { &*self.calls.0.cast::<Calls>() },
             stream,
             site: self.site,
+            in_cleanup: std::thread::panicking(),
         }
     }
 }
@@ -249,17 +256,26 @@ impl Owned<'_> {
         self.issue(&self.calls.begin);
     }
 
-    /// Ends the epoch that is open.
-    pub(super) fn end(&self) {
-        self.issue(&self.calls.end);
-        self.state(0);
+    /// Ends the epoch that is open. Returns false if that failed while the kernel unwinds. Then nothing that it waited
+    /// for has come.
+    #[must_use]
+    pub(super) fn end(&self) -> bool {
+        let ended = self.issue(&self.calls.end);
+        if ended {
+            self.state(0);
+        }
+        ended
     }
 
-    fn issue(&self, batch: &Batch) {
+    /// Runs a batch. If it fails, the kernel ends here by unwinding. If the kernel unwinds already, this returns false:
+    /// a guard of the kernel has made the call in its `drop`, and a second unwinding would abort the process.
+    fn issue(&self, batch: &Batch) -> bool {
         // SAFETY: the batch is one of the half's, which says why its promises hold. The half is at home on this stream,
         // and all of its peers are mapped.
-        if let Err(stopped) = unsafe { self.stream.issue(batch, self.site) } {
-            stopped.unwind();
+        match unsafe { self.stream.issue(batch, self.site) } {
+            Ok(()) => true,
+            Err(_) if std::thread::panicking() && !self.in_cleanup => false,
+            Err(stopped) => stopped.unwind(),
         }
     }
 

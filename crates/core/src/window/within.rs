@@ -126,13 +126,17 @@ impl<'k, T: Element> KernelExposed<'k, T> {
     /// # Panics
     ///
     /// If an origin's complete will never come, since a rank has ended, or the window was revoked, this unwinds. The
-    /// stream fails with the same error as after a wait that the host has enqueued, and nothing is printed.
+    /// stream fails with the same error as after a wait that the host has enqueued, and nothing is printed. If the
+    /// kernel unwinds already, and a guard calls this in its `drop`, it returns an inbox without slots.
     ///
     /// # Examples
     ///
     /// See [`KernelInbox`].
-    pub fn wait(self) -> KernelInbox<'k, T> {
-        self.0.half.end();
+    pub fn wait(mut self) -> KernelInbox<'k, T> {
+        if !self.0.half.end() {
+            // Origins may still be writing the slots.
+            self.0.slots = (Ptr::NULL, 0);
+        }
         self.0
     }
 }
@@ -216,7 +220,8 @@ impl<'k, T: Element> KernelAccess<'k, T> {
     ///
     /// See [`KernelInbox`].
     pub fn complete(self) -> KernelOutbox<'k, T> {
-        self.outbox.half.end();
+        // If it fails while the kernel unwinds, each later call fails, too.
+        let _ = self.outbox.half.end();
         self.outbox
     }
 }

@@ -63,7 +63,7 @@ impl<D: Device> World<D> {
     /// # Errors
     ///
     /// - [`TeamError::Differ`], on all ranks of both teams, if ranks give different lists that each contain the other
-    ///   rank.
+    ///   rank; and on those of more teams that wait for each other in a cycle.
     /// - [`TeamError::Twice`], [`TeamError::NotListed`], [`Error::NoSuchRank`]: the list is not one of a team. The
     ///   ranks that gave another list get [`TeamError::Differ`].
     /// - [`Error::Control`] if a rank of the list has ended; [`Error::Forked`].

@@ -5,6 +5,7 @@
 //! these tests (`cargo xtask test --only miri asan`). And the peer must learn of the loss: at once if an epoch was
 //! dropped, or by its limit if it was forgotten.
 
+mod owned;
 mod scene;
 
 use std::sync::Arc;

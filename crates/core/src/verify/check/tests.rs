@@ -517,7 +517,7 @@ fn time_of_a_thousand_ranks() {
             .collect();
         let told = bytes.clone().into_iter().enumerate();
         let begin = std::time::Instant::now();
-        let verdict = super::super::verdict(bytes.len(), told).unwrap();
+        let verdict = super::super::verdict((&"".into(), bytes.len()), told).unwrap();
         let took = begin.elapsed();
         let Verdict::Proved(proof) = verdict else {
             panic!("{verdict}");

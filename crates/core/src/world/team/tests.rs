@@ -363,32 +363,51 @@ fn different_orders_in_overlapping_teams_are_reported() {
 
 #[test]
 fn making_teams_is_reported_too() {
-    let texts = World::<Host>::local(3, |world| {
+    World::<Host>::local(3, |world| {
         world.report_waits_after(Duration::from_millis(100));
-        let me = world.rank();
-        // Each rank makes a team with the next one, which makes another one: no pair of teams clashes.
-        let pair = [me, (me + 1) % 3];
+        let ranks = [0, 1, 2];
+        // Rank 1 comes when it has seen the report.
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| world.team("pair", &pair));
+            let waits = (world.rank() != 1).then(|| scope.spawn(|| world.team("all", &ranks)));
             let until = Instant::now() + Duration::from_secs(20);
-            let text = loop {
-                match world.last_report() {
-                    Some(text) if text.contains("cycle: rank") => break text,
-                    _ if Instant::now() > until => panic!("{:?}", world.last_report()),
-                    _ => std::thread::sleep(Duration::from_millis(10)),
-                }
+            let line = "ranks 0, 2, each: rank 1, to come to making the team `all`";
+            while !world.last_report().is_some_and(|text| text.contains(line)) {
+                assert!(Instant::now() < until, "{:?}", world.last_report());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let team = match waits {
+                Some(waits) => waits.join().unwrap(),
+                None => world.team("all", &ranks),
             };
-            world.all_gather("seen", Vec::new()).unwrap();
-            // Only the end of a rank ends it.
-            world.inner.control.fail("the test is over");
-            assert!(waits.join().unwrap().is_err());
-            text
-        })
+            assert_eq!(team.unwrap().ranks(), ranks);
+        });
     });
-    for text in texts {
-        let line = "rank 2: rank 0, to come to making the team `pair`";
-        assert!(text.contains(line), "{text}");
-    }
+}
+
+/// Each rank makes a team with the next one, which makes another one. No two of these teams clash, but none can begin.
+#[test]
+fn teams_that_wait_for_each_other_in_a_cycle_differ_on_all_ranks() {
+    World::<Host>::local(3, |world| {
+        let me = world.rank();
+        let right = world.ring().1;
+        for _ in 0..3 {
+            let error = world.team("pair", &[me, right]).unwrap_err();
+            let Error::Team(TeamError::Differ { rank, mine, theirs }) = error else {
+                panic!("{error}");
+            };
+            assert_eq!(rank, right);
+            assert_eq!(mine.ranks, [me, right]);
+            assert_eq!(theirs.ranks, [right, (right + 1) % 3]);
+            world.all_gather("heard", Vec::new()).unwrap();
+        }
+        // In one order of all ranks, they can all begin.
+        for first in 0..3 {
+            let pair = [first, (first + 1) % 3];
+            if pair.contains(&me) {
+                assert_eq!(world.team("pair", &pair).unwrap().ranks(), pair);
+            }
+        }
+    });
 }
 
 #[test]
@@ -417,11 +436,39 @@ fn a_stream_of_another_world_is_refused_on_all_ranks() {
                     "{text}"
                 );
                 assert_eq!(
-                    matches!(error, Error::Team(TeamError::OtherWorld { .. })),
+                    matches!(error, Error::Team(TeamError::OtherWorld { rank: 0, .. })),
                     one.rank() == 0
                 );
-                Barrier::open(&team.on(&s), "b").unwrap();
+                let first = Barrier::open(&team.on(&s), "b").unwrap();
+                let second = Barrier::open(&t, "b").unwrap();
+                let (first, first_back) = recorded(&mut s, first);
+                let (second, second_back) = recorded(&mut t, second);
+                // The words of both recordings have the same names.
+                let verdict = if one.rank() == 0 {
+                    first.verify(&two.everyone().on(&s))
+                } else {
+                    second.verify(&two.everyone().on(&t))
+                };
+                let error = verdict.unwrap_err();
+                assert_eq!(
+                    error.to_string(),
+                    "the stream of rank 0 belongs to another world than the team of all ranks"
+                );
+                assert!(first.verify(&team.on(&s)).unwrap().proof().is_ok());
+                assert!(second.verify(&t).unwrap().proof().is_ok());
+                drop((first_back, second_back));
             });
         }
     });
+}
+
+fn recorded<'s>(
+    s: &mut Stream<'s, Host>,
+    barrier: Barrier<'s, Host>,
+) -> (crate::Graph<'s, Host>, Barrier<'s, Host>) {
+    let recorded = s.capture(barrier, |s, mut barrier| {
+        barrier.enqueue(s)?;
+        Ok(barrier)
+    });
+    recorded.unwrap()
 }
