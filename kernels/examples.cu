@@ -124,6 +124,95 @@ extern "C" __global__ void sweep_and_send(const Slot *slots, u64 count, const do
     }
 }
 
+// The value of a cell, as `cell` finds it, for a kernel that owns the inbox.
+template <class Inbox> __device__ double cell_of(const Inbox &halo, const Side *sides, u64 number, const double *u, u64 at) {
+    for (u64 k = 0; k < number; k++) {
+        u64 place = place_in(sides[k].ghosts, sides[k].count, sides[k].stride, at);
+        if (place < sides[k].count) return halo.read((unsigned)k)[place];
+    }
+    return u[at];
+}
+
+// The largest distance of an unknown from the answer, found by one block.
+__device__ double error_of(const double *u, const double *answer, u64 width, u64 height) {
+    __shared__ double largest[1024];
+    double error = 0;
+    for (u64 i = threadIdx.x; i < width * height; i += blockDim.x) {
+        const u64 at = (i / width + 1) * (width + 2) + i % width + 1;
+        const double off = u[at] > answer[at] ? u[at] - answer[at] : answer[at] - u[at];
+        if (off > error) error = off;
+    }
+    largest[threadIdx.x] = error;
+    __syncthreads();
+    for (unsigned k = 0; k < blockDim.x; k++)
+        if (largest[k] > error) error = largest[k];
+    __syncthreads();
+    return error;
+}
+
+// The whole solver: sweeps until no rank's error is too large. `result` is then the number of sweeps, and the largest
+// error. By the second window the ranks tell each other their errors.
+extern "C" __global__ void solve(double *u, u64 len, double *v, u64 room, const double *answer, u64 known, u64 width, u64 height, const Side *sides, u64 number,
+                                 tidegate::KernelInbox<double> halo_in, tidegate::KernelOutbox<double> halo_out, tidegate::KernelInbox<double> errors_in,
+                                 tidegate::KernelOutbox<double> errors_out, double *result, u64 results, unsigned most, double tolerance) {
+    const u64 row = width + 2;
+    const bool fits = row * (height + 2) <= len && len <= room && len <= known && results >= 2;
+    const tidegate::Grid grid;
+    auto inbox = halo_in.own(grid);
+    auto outbox = halo_out.own(grid);
+    auto errors = errors_in.own(grid);
+    auto told = errors_out.own(grid);
+    unsigned sweeps = 0;
+    double worst = tolerance;
+    while (fits && sweeps < most && !(worst < tolerance)) {
+        for (unsigned sweep = 0; sweep < 200; sweep++) {
+            double *from = sweep % 2 ? v : u, *to = sweep % 2 ? u : v;
+            // The other blocks have written what this one sends, and have read what it writes.
+            inbox.barrier();
+            auto exposed = tidegate::move(inbox).post();
+            auto epoch = tidegate::move(outbox).start();
+            for (u64 k = 0; k < number; k++)
+                for (EACH(i, sides[k].count)) epoch.put_value(tidegate::Out<double>{(unsigned)k}, i, from[sides[k].edge + i * sides[k].stride]);
+            outbox = tidegate::move(epoch).complete();
+            for (EACH(i, width * height)) {
+                const u64 x = i % width + 1, y = i / width + 1, at = y * row + x;
+                if (x > 1 && x < width && y > 1 && y < height) to[at] = (from[at - 1] + from[at + 1] + from[at - row] + from[at + row]) / 4;
+            }
+            inbox = tidegate::move(exposed).wait();
+            for (EACH(j, width * height)) {
+                const u64 x = j % width + 1, y = j / width + 1, at = y * row + x;
+                if (x > 1 && x < width && y > 1 && y < height) continue;
+                const double west = cell_of(inbox, sides, number, from, at - 1), east = cell_of(inbox, sides, number, from, at + 1);
+                const double south = cell_of(inbox, sides, number, from, at - row), north = cell_of(inbox, sides, number, from, at + row);
+                to[at] = (west + east + south + north) / 4;
+            }
+        }
+        sweeps += 200;
+        inbox.barrier();
+        auto exposed = tidegate::move(errors).post();
+        auto epoch = tidegate::move(told).start();
+        if (blockIdx.x == 0) {
+            const double mine = error_of(u, answer, width, height);
+            for (u64 k = threadIdx.x; k < epoch.count(); k += blockDim.x) epoch.put_value(tidegate::Out<double>{(unsigned)k}, 0, mine);
+            if (threadIdx.x == 0) result[1] = mine;
+        }
+        told = tidegate::move(epoch).complete();
+        errors = tidegate::move(exposed).wait();
+        errors.barrier();
+        worst = result[1];
+        for (u64 k = 0; k < errors.count(); k++) {
+            const double theirs = errors.read((unsigned)k)[0];
+            if (theirs > worst) worst = theirs;
+        }
+    }
+    errors.barrier();
+    if (grid.rank() == 0 && fits) result[0] = sweeps, result[1] = worst;
+    tidegate::move(inbox).close();
+    tidegate::move(outbox).close();
+    tidegate::move(errors).close();
+    tidegate::move(told).close();
+}
+
 // --- pipeline ---
 
 // x[i] = value

@@ -53,6 +53,9 @@ namespace faces {
 // kernel waits for this one only. For a launch that does not ask for it, both do nothing.
 struct Turn {
   INLINE_MEMBER Turn() { let_next_come(); }
+  // Of a kernel that waits for peers: nothing takes room beside it that its peers may need.
+  struct Alone {};
+  INLINE_MEMBER explicit Turn(Alone) {}
 
   INLINE_MEMBER void await() const { wait_for_previous(); }
 
@@ -186,6 +189,18 @@ struct InSlots {
     __syncthreads();
   }
 
+  INLINE_MEMBER const double *message(const FacesGeometry &, u32 k) const {
+    const double *message = table[k];
+    assume_global(message);
+    return message;
+  }
+};
+
+// Finds the messages where a kernel that owns the inbox has noted them.
+struct Noted {
+  const double *const *table;
+
+  INLINE_MEMBER void wait(const FacesGeometry &) {}
   INLINE_MEMBER const double *message(const FacesGeometry &, u32 k) const {
     const double *message = table[k];
     assume_global(message);
@@ -516,6 +531,42 @@ KERNEL faces_unpack_packed(FACES_ARGUMENT g, const double *received, u64 receive
   if (u_len < g.values || received_len < g.packed) return;
   Packed messages = {received};
   unpack(turn, g, messages, u);
+}
+
+// ---- All shares in one kernel ----
+
+// The number of the slot in direction k, if there is a neighbour.
+INLINE u32 slot_of(const FacesGeometry &g, u32 k) { return (u32)__popc(g.neighbours & ((1u << k) - 1u)); }
+
+// Makes so many shares: sends the surface, waits for what the neighbours send, and sums both.
+KERNEL faces_shares(FACES_ARGUMENT g, double *u, u64 u_len, tidegate::KernelInbox<double> in, tidegate::KernelOutbox<double> out, u64 count) {
+  __shared__ tidegate::OutSlot<double> slots[26];
+  __shared__ const double *table[26];
+  const Turn turn{Turn::Alone()};
+  auto inbox = in.own(tidegate::Grid());
+  auto outbox = out.own(tidegate::Grid());
+  const bool fits = u_len >= g.values && inbox.count() >= g.messages && outbox.count() >= g.messages;
+  for (; count; count--) {
+    auto exposed = tidegate::move(inbox).post();
+    auto epoch = tidegate::move(outbox).start();
+    for (u32 k = threadIdx.x; fits && k < 26u; k += blockDim.x)
+      if (g.neighbours >> k & 1u) slots[k] = epoch.slot({slot_of(g, k)});
+    __syncthreads();
+    if (fits) pack(turn, g, u, ToSlots{slots});
+    outbox = tidegate::move(epoch).complete();
+    // No block sums what another one has yet to send.
+    outbox.barrier();
+    inbox = tidegate::move(exposed).wait();
+    for (u32 k = threadIdx.x; fits && k < 26u; k += blockDim.x)
+      table[k] = g.neighbours >> k & 1u ? inbox.read(slot_of(g, k)) : nullptr;
+    __syncthreads();
+    Noted received = {table};
+    if (fits) unpack(turn, g, received, u);
+    // No block sends what another one has yet to sum.
+    inbox.barrier();
+  }
+  tidegate::move(inbox).close();
+  tidegate::move(outbox).close();
 }
 
 // ---- Compute ----

@@ -171,6 +171,64 @@ GET_TYPE(u8, bytes)
 GET_TYPE(Triple, triples)
 GET_TYPE(Wide, wides)
 
+// Makes epochs by itself. In each one, it puts `number * scale + i` to all elements `i` of a slot, and counts in
+// `errors[0]` the elements that are not `number * theirs + i`. The number is in `state[0]`, and goes up by one each time.
+// A team of one block puts half of them together, and each of the others by its own thread.
+template <class Team> DEV void make_epochs(Team team, bool is_block, tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, u64 *x, u64 *state, u64 epochs, u64 scale, u64 theirs, u64 *errors) {
+    auto inbox = in.own(team);
+    auto outbox = out.own(team);
+    u64 number = state[0];
+    const u64 len = inbox.len_of(from), half = is_block ? len / 2 : 0;
+    for (u64 end = number + epochs; number < end; number++) {
+        auto exposed = tidegate::move(inbox).post();
+        for (u64 i = team.rank(); i < half; i += team.size()) x[i] = number * scale + i;
+        __syncthreads();
+        auto epoch = tidegate::move(outbox).start();
+        epoch.put(tidegate::Block(), to, 0, x, half);
+        const tidegate::OutSlot<u64> slot = epoch.slot(to);
+        for (u64 i = half + team.rank(); i < len; i += team.size()) {
+            if (i % 2) slot.put_value(i, number * scale + i);
+            else epoch.put_value(to, i, number * scale + i);
+        }
+        outbox = tidegate::move(epoch).complete();
+        inbox = tidegate::move(exposed).wait();
+        const u64 *came = inbox.read(from);
+        for (u64 i = team.rank(); i < len; i += team.size())
+            if (came[i] != number * theirs + i) atomicAdd(errors, 1ull);
+    }
+    tidegate::move(inbox).close();
+    tidegate::move(outbox).close();
+    if (team.rank() == 0) state[0] = number;
+}
+extern "C" __global__ void own_epochs(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, u64 *x, u64 len, u64 *state, u64 states, u64 epochs, u64 scale, u64 theirs, u64 *errors, u64 length, u32 by_grid) {
+    if (by_grid) make_epochs(tidegate::Grid(), gridDim.x == 1, in, out, from, to, x, state, epochs, scale, theirs, errors);
+    else if (blockIdx.x == 0) make_epochs(tidegate::Block(), true, in, out, from, to, x, state, epochs, scale, theirs, errors);
+}
+// Breaks the contract of kernels that own halves, in the way that `what` says.
+extern "C" __global__ void own_wrongly(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, tidegate::Out<u64> to, u64 number, u32 what) {
+    auto inbox = in.own(tidegate::Grid());
+    auto outbox = out.own(tidegate::Grid());
+    if (what == 1) {
+        tidegate::move(inbox).close();
+        auto epoch = tidegate::move(outbox).start();
+        return;  // between start and complete
+    }
+    auto exposed = tidegate::move(inbox).post();
+    if (what == 0) return;  // between post and wait
+    auto epoch = tidegate::move(outbox).start();
+    if (what == 2) epoch.put_value(to, number, 1);
+    if (what == 3) epoch.put_value(tidegate::Out<u64>{(u32)number}, 0, 1);
+    outbox = tidegate::move(epoch).complete();
+    if (what == 4) {
+        auto again = tidegate::move(inbox).post();  // a token that was moved away
+        inbox = tidegate::move(again).wait();
+    }
+    inbox = tidegate::move(exposed).wait();
+    if (what == 5) return;  // without `close`
+    tidegate::move(inbox).close();
+    tidegate::move(outbox).close();
+}
+
 // Adds 1 to all elements of a memory.
 extern "C" __global__ void add_one(u64 *x, u64 len) {
     for (EACH(i, len)) x[i] += 1;

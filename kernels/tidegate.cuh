@@ -1,6 +1,6 @@
-// For device code of programs that use tidegate: the types that a kernel gets for the parameters of `kernel!`, and the
-// puts of a kernel that fills an open epoch. Include this file. It includes `tidegate_put.cuh`, `machine.cuh` and a
-// file of `machine/`, all in its folder; with hipcc also <hip/hip_runtime.h>. It needs C++17. The docs of
+// For device code of programs that use tidegate: the types that a kernel gets for the parameters of `kernel!`, the puts
+// of a kernel that fills an open epoch, and the epochs of a kernel that owns a half of a window. Include this file. It
+// includes `tidegate_put.cuh`, `tidegate_own.cuh`, `machine.cuh` and a file of `machine/`, all in its folder; with hipcc also <hip/hip_runtime.h>. It needs C++17. The docs of
 // `tidegate::kernel::Parameter` promise the layout of `Slot`.
 //
 // # Model
@@ -17,6 +17,8 @@
 // | `out: LastSlots<f64>`          | `tidegate::LastSlots<double> out`                          |
 // | `out: AllSlots<f64>`           | `tidegate::AllSlots<double> out`                           |
 // | `out: OutRanges<f64>`, …       | `tidegate::OutRanges<double> out`; `LastRanges`, `AllRanges` |
+// | `in: KernelInbox<f64>`         | `tidegate::KernelInbox<double> in`                         |
+// | `out: KernelOutbox<f64>`       | `tidegate::KernelOutbox<double> out`                       |
 // | `to: Out<f64>`                 | `tidegate::Out<double> to`                                 |
 // | `by: f64`, `Plain<T>`          | `double by`, a struct of the same layout                   |
 //
@@ -57,6 +59,33 @@
 // `OutRanges`, `LastRanges` and `AllRanges` are the same for a window by range, and also get: `out.get(tidegate::Block(),
 // from, first, x, count)` fills `x` with elements of a target's memory, and `out.get_value(from, index)` returns one.
 //
+// # Kernels that own halves
+//
+// `Inbox::lend` and `Outbox::lend` give a launch the halves of a window, and its kernel makes epochs by itself:
+//
+//     // Passes numbers on around a ring of ranks, so many times.
+//     extern "C" __global__ void pass(double *x, unsigned long long len, tidegate::KernelInbox<double> in, unsigned from,
+//                                     tidegate::KernelOutbox<double> out, tidegate::Out<double> to, unsigned times) {
+//       tidegate::Grid all;
+//       auto inbox = in.own(all);
+//       auto outbox = out.own(all);
+//       while (times--) {
+//         auto exposed = tidegate::move(inbox).post();
+//         auto epoch = tidegate::move(outbox).start();
+//         for (unsigned long long i = all.rank(); i < len; i += all.size()) epoch.put_value(to, i, x[i]);
+//         outbox = tidegate::move(epoch).complete();
+//         inbox = tidegate::move(exposed).wait();
+//         const double *came = inbox.read(from);
+//         for (unsigned long long i = all.rank(); i < len; i += all.size()) x[i] = came[i];
+//       }
+//       tidegate::move(inbox).close();
+//       tidegate::move(outbox).close();
+//     }
+//
+// The team that owns a half is a `Block` or the `Grid`. Each call takes the token that it ends, and returns the one of the
+// next state, which has the calls of that state: an inbox that is exposed cannot be read, and nothing can be put before
+// `start`. `inbox.barrier()`, which every token has, is a barrier of the team.
+//
 // # The contract of a kernel that puts
 //
 // The binding of the kernel (`unsafe` in Rust) promises these points, for every grid and all arguments. A point with a
@@ -76,6 +105,22 @@
 // 7. The kernel waits for no other rank, and for no block that may not have begun.
 // 8. If the function waits for earlier work by itself (`Function::waits_itself`), it uses the slots behind that wait only.
 //
+// # The contract of a kernel that owns halves
+//
+// Points 2 to 5 hold for its puts, too. Besides, for every grid and all arguments:
+//
+// 1. The parameters and the tokens are used by the functions of this file only. One team takes each half, once, by `own`.
+// 2. All threads of the team make the same calls on its tokens, in the same order.
+// 3. Slots of the inbox are read by `read`, with ordinary loads (not `__ldg`), in a block that has called `wait` since
+//    they were last exposed, with a number less than `count`. Nothing of them is read between `post` and `wait`.
+// 4. Nobody waits for what comes behind in the order of this kernel, or of its stream: it posts before it starts. (With
+//    two buffers, the post of the epoch before is enough.)
+// 5. Every path ends each epoch, and closes each half that it has taken, before the kernel ends.
+// 6. No block waits for one of another kernel. (All blocks of this one run at the same time.)
+//
+// A kernel that breaks 5, or uses a token that it has moved away, is found by the item behind it, or at once, and the
+// stream fails by name.
+//
 // # Failure
 //
 // A kernel keeps to the lengths of slices that it is given: nothing checks that. But each put and get checks its slot. A
@@ -85,7 +130,7 @@
 // with it.
 //
 // Kernels run even on a stream that has failed. They complete no target then, and store nothing to a target that has not
-// posted.
+// posted. The waits of a kernel that owns a half return at once then: so the kernel must end whatever its slots contain.
 
 #ifndef TIDEGATE_CUH
 #define TIDEGATE_CUH

@@ -448,6 +448,9 @@ static_assert(sizeof(OutSlots<double>) == 16 && sizeof(LastSlots<double>) == 32 
 
 }  // namespace tidegate
 
+// (Here, because it needs the words of the machine, too.)
+#include "tidegate_own.cuh"
+
 #if defined(TIDEGATE_OWN_MACHINE)
 #undef SAYS
 #undef AT_SYSTEM

@@ -351,7 +351,7 @@ if wanted checks && [ "$device" != host ]; then
             step "sanitizer-$tool" "$ranks" 20 90 \
                 compute-sanitizer --tool "$tool" --target-processes all --report-api-errors no --error-exitcode 9 \
                 "$bin/faces" --device "$device" --grid "$(grid_of $((gpus > 1 ? 2 : 1)))" --size 3x3x3x4 --counts 1,1,4 --rounds 1 --init global \
-                --report "$out/report/$tool" --variants st,st-graph,st-separate,st-strided,st-strided-graph,rma,p2p
+                --report "$out/report/$tool" --variants st,st-graph,st-separate,st-strided,st-strided-graph,device,device-persistent,rma,p2p
         done
     elif [ "${SANITIZE:-yes}" = yes ]; then
         echo "compute-sanitizer: NOT RUN: there is none"
@@ -363,7 +363,7 @@ wait_for_build
 
 if wanted ours; then
     echo "== measurements"
-    shares=st,st-graph,st-separate,st-strided,st-strided-graph,rma,p2p
+    shares=st,st-graph,st-separate,st-strided,st-strided-graph,device,device-graph,device-persistent,rma,p2p
     for n in $counts; do
         measure "share-$n" "$n" 10 60 --grid "$(grid_of "$n")" --size "$size" --counts 1,3,100 --rounds 3 --init global --variants $shares
         if [ "$n" -gt 1 ]; then
@@ -433,7 +433,7 @@ if wanted peers && [ "$ranks" -gt 1 ]; then
         measure "$name" "$ranks" "$needs" $((most + 75)) "$@" --peers-at "$peers_at" --peers-budget "$most" --peers-limit 50
     }
     with peers-exchange 30 35 --exchange --grid "$grid" --size "$size" --counts 1,5,200 --rounds 3 --unroll 20 --peers "$peers"
-    with peers-share 30 50 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --variants st,st-graph,st-strided,st-strided-graph,rma,p2p --peers "$peers"
+    with peers-share 30 50 --grid "$grid" --size "$size" --counts 1,3,100 --rounds 3 --init global --variants st,st-graph,st-strided,st-strided-graph,device,device-graph,device-persistent,rma,p2p --peers "$peers"
     # Benchmarks of two ranks.
     pairs=floor
     for peer in ${peers//,/ }; do

@@ -81,7 +81,7 @@ impl Block {
     }
 
     /// The known solution at a cell.
-    fn exact(&self, x: usize, y: usize) -> f64 {
+    pub(crate) fn exact(&self, x: usize, y: usize) -> f64 {
         let (x, y) = (
             (self.x + x) as f64 / (N + 1) as f64,
             (self.y + y) as f64 / (N + 1) as f64,

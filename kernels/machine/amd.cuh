@@ -317,8 +317,11 @@ DEV void assume_global(const void *) {}
 
 DEV void block_barrier() {
     FENCE_BEFORE_DRAIN("workgroup");
+    // Otherwise the compiler may begin a load between the two, such as one of a parameter.
+    __builtin_amdgcn_sched_barrier(0);
     machine::drain();
     __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_sched_barrier(0);
     FENCE_BEHIND_BARRIER();
 }
 DEV void warp_barrier() {

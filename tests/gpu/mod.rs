@@ -15,6 +15,7 @@ mod follow;
 mod forked;
 mod lanes;
 mod nic;
+mod own;
 pub(crate) mod processes;
 mod reduce;
 mod refused;

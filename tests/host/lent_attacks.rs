@@ -1,4 +1,4 @@
-//! Attacks by safe code on kernels that own halves of windows. Each ends in bounded time: with the right data, or a
+//! Attacks by safe code on kernels that own halves of windows. Each ends in bounded time: with the right data, or with a
 //! typed error on all ranks that wait.
 
 #![forbid(unsafe_code)]
@@ -391,7 +391,7 @@ fn everything_is_dropped_while_the_kernel_waits() {
     }
 }
 
-/// While the kernel waits, the host thread opens more windows with the same ranks, and the kernel uses the world.
+/// While the kernel waits, the host thread opens more windows with the same ranks, and the kernel itself uses the world.
 #[test]
 fn the_world_is_used_by_the_host_and_by_the_kernel_meanwhile() {
     two(|world| {

@@ -205,48 +205,6 @@ fn teams_of_different_parents_differ_on_all_ranks() {
     });
 }
 
-/// Sums of three teams are in one recording: of a row, of a rank alone, and of all ranks. The handles of the teams are
-/// gone before it is replayed.
-#[test]
-fn sums_of_several_teams_are_recorded_together() {
-    for result in World::local(4, |world| -> Result<()> {
-        let me = world.rank();
-        let row = world.split("rows", me / 2, 4 - me)?.unwrap();
-        let alone = row.split("alone", row.rank(), 0)?.unwrap();
-        stream!(let s = world.stream()?);
-        let sums = (
-            AllReduce::<u64>::open(&row.on(&s), "sum", 1)?,
-            AllReduce::<u64>::open(&alone.on(&s), "sum", 1)?,
-            AllReduce::<u64>::open(&s, "sum", 1)?,
-        );
-        let mut x = Region::from_slice(&world, &[1])?.on(&s)?;
-        AllReduce::once(&alone.on(&s), &mut x, Op::Sum)?;
-        AllReduce::once(&row.on(&s), &mut x, Op::Sum)?;
-        let (graph, lent) = s.capture(
-            (sums, x),
-            |s, ((mut of_row, mut of_one, mut of_all), mut x)| {
-                of_row.sum(s, &mut x)?;
-                of_one.sum(s, &mut x)?;
-                of_all.sum(s, &mut x)?;
-                of_one.sum(s, &mut x)?;
-                Ok(((of_row, of_one, of_all), x))
-            },
-        )?;
-        let error = graph.verify(&alone.on(&s)).unwrap_err();
-        assert!(
-            matches!(error, Error::Team(TeamError::Outside { rank, .. }) if rank == me),
-            "{error}"
-        );
-        assert!(graph.verify(&s)?.proof().is_ok());
-        drop((row, alone));
-        let (_, x) = graph.replay(&s, lent, 5)?;
-        assert_eq!(x.into_host(&s)?[..], [2 * 8_u64.pow(5)]);
-        Ok(())
-    }) {
-        result.unwrap();
-    }
-}
-
 /// Threads make two teams at the same time, in any order on each rank, and one rank comes late. Each attempt ends: both
 /// teams begin, or neither does, and that on all ranks.
 #[test]

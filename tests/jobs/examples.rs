@@ -339,6 +339,17 @@ fn fft_on_gpus() {
     }
 }
 
+/// All of them are the calculation of `halo2d`.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn jacobi_on_gpus() {
+    for ranks in sizes_on_gpus() {
+        let expected = run("halo2d", ranks);
+        assert_eq!(run("jacobi_gpu", ranks), expected);
+        assert_eq!(run("jacobi_persistent_gpu", ranks), expected);
+    }
+}
+
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn solvers_on_gpus() {

@@ -196,6 +196,10 @@ fn commands(scope: &Scope) -> Result<Vec<Cmd>, String> {
         let faces = faces(scope, "cuda", grid, more);
         over(faces).env("TIDEGATE_FAKE_CUDA", gpus)
     }));
+    all.push(over(inside(scope, "2x2x2", "")));
+    // A kernel that owns halves leaves room for another process on its GPU.
+    let shared = over(inside(scope, "2x1x1", "--compute"));
+    all.push(shared.env("TIDEGATE_FAKE_CUDA", "devices=1,mps=1"));
     Ok(all)
 }
 
@@ -210,4 +214,15 @@ pub(crate) fn faces(scope: &Scope, device: &str, grid: &str, more: &str) -> Cmd 
         .args(FACES_ALL)
         .arg("--report")
         .arg(scope.scratch.join("faces"))
+}
+
+/// A run of Faces with kernels that communicate.
+fn inside(scope: &Scope, grid: &str, more: &str) -> Cmd {
+    cmd("cargo bench --quiet --bench faces")
+        .args(PRODUCT)
+        .args(&format!("-- --device cuda --grid {grid} --size 3x2x4x3"))
+        .args(more)
+        .args("--init global --counts 2,1,3 --rounds 1 --variants device,device-graph,device-persistent")
+        .arg("--report")
+        .arg(scope.scratch.join("inside"))
 }

@@ -84,8 +84,14 @@ const THIRDS: [[Part; 2]; 3] = [
 /// The examples for GPUs, and their tests, in thirds.
 const EXAMPLES: [(&[&str], &str); 3] = [
     (
-        &["ring_gpu", "halo2d_gpu", "pipeline_gpu"],
-        "ring_on halo2d_on pipeline_on",
+        &[
+            "ring_gpu",
+            "halo2d_gpu",
+            "jacobi_gpu",
+            "jacobi_persistent_gpu",
+            "pipeline_gpu",
+        ],
+        "ring_on halo2d_on jacobi_on pipeline_on",
     ),
     (
         &["cg_gpu", "heat3d_gpu", "moe_gpu", "fft_gpu"],

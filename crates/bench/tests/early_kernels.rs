@@ -10,6 +10,9 @@ use flow::{always, follow};
 
 const TEXT: &str = tidegate_kernels::FACES_SM_90_PTX;
 
+/// The kernel that owns halves of a window. It never begins early, and nothing begins while it waits for peers.
+const ALONE: &str = "faces_shares";
+
 fn waits(line: &str) -> bool {
     line.starts_with("griddepcontrol.wait")
 }
@@ -19,7 +22,7 @@ fn entries() -> Vec<&'static str> {
         let name = line.strip_prefix(".visible .entry ")?;
         name.strip_suffix('(')
     });
-    names.collect()
+    names.filter(|name| *name != ALONE).collect()
 }
 
 /// The instruction of a line, without its guard.
@@ -106,6 +109,14 @@ fn what_comes_too_early_is_found() {
         assert!(check(&wrong, "faces_unpack").is_err(), "{line}");
     }
     assert!(check(&TEXT.replace("griddepcontrol.wait;", ""), "faces_pack").is_err());
+}
+
+#[test]
+fn a_kernel_that_waits_for_peers_lets_nothing_come() {
+    let begins = TEXT.find(&format!(".visible .entry {ALONE}(")).unwrap();
+    let text = &TEXT[begins..];
+    let text = &text[..text.find("\n}").unwrap()];
+    assert!(!text.contains("griddepcontrol.launch_dependents"));
 }
 
 #[test]

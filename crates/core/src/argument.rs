@@ -73,6 +73,10 @@ pub unsafe trait Lowered: Copy + Send + 'static {
     /// The view that a closure gets.
     type View<'k>;
 
+    /// Whether a kernel with this argument waits for peers by itself.
+    #[doc(hidden)]
+    const WAITS: bool = false;
+
     /// Makes the view. `stream` is the stream that the kernel runs on.
     ///
     /// # Safety

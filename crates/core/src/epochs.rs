@@ -146,6 +146,12 @@ impl Epochs {
         Ok(())
     }
 
+    /// Notes that kernels of a GPU make epochs, which the host does not count. From now on the host has half of the
+    /// epochs, and kernels have the other half: they compare with what the words have counted in all.
+    pub(crate) fn halve(&self) {
+        self.by_kernels.store(MOST / 2, Relaxed);
+    }
+
     /// Notes that the half is lent to a kernel.
     pub(crate) fn note_lent(&self) {
         self.is_lent.store(true, Relaxed);

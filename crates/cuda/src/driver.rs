@@ -415,11 +415,11 @@ unsafe impl Driver for CudaDriver {
         Ok((Function(made.as_raw().cast()), sizes))
     }
 
-    unsafe fn resident_blocks(&self, of: Function, threads: usize) -> Result<u32> {
+    unsafe fn resident_blocks(&self, of: Function, threads: usize, shared: usize) -> Result<u32> {
         // SAFETY: the caller's promise.
         told(unsafe {
             self.driver
-                .max_active_blocks_per_multiprocessor(function(of), threads as u32, 0)
+                .max_active_blocks_per_multiprocessor(function(of), threads as u32, shared)
         })
     }
 
@@ -432,7 +432,8 @@ unsafe impl Driver for CudaDriver {
     ) -> Result<()> {
         let config = LaunchConfig::new(launch.blocks, launch.threads)
             .shared_bytes(launch.shared)
-            .programmatic_stream_serialization(launch.early);
+            .programmatic_stream_serialization(launch.early)
+            .cooperative(launch.together);
         // SAFETY: the caller's promise.
         told(unsafe {
             self.driver

@@ -48,7 +48,7 @@ inline bool is_fenced() { return true; }
 // ---- The kernels' ----
 
 // Bytes that all arguments of a kernel may have, each at a multiple of 16, and how many.
-const u32 ROOM = 1024, MOST_ARGUMENTS = 16;
+const u32 ROOM = 1024, MOST_ARGUMENTS = 32;
 
 struct Kernel {
     const char *name;

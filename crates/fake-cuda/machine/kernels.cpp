@@ -45,6 +45,7 @@ namespace of_schedules {
 namespace of_checked {
 #undef TIDEGATE_CUH
 #undef TIDEGATE_PUT_CUH
+#undef TIDEGATE_OWN_CUH
 #include "../../../kernels/checked.cu"
 }
 // The last, as it gives the batch kernel other names.
@@ -102,6 +103,7 @@ const Kernel kernels[] = {
     OF(of_faces::faces, faces_copy_part),
     OF(of_faces::faces, faces_pack),
     OF(of_faces::faces, faces_send),
+    OF(of_faces::faces, faces_shares),
     OF(of_faces::faces, faces_unpack),
     OF(of_faces::faces, faces_unpack_packed),
     OF(of_faces::faces, faces_compute),
@@ -115,6 +117,8 @@ const Kernel kernels[] = {
     OF(of_samples, busy),
     OF(of_samples, put_values),
     OF(of_samples, put_by_team),
+    OF(of_samples, own_epochs),
+    OF(of_samples, own_wrongly),
     OF(of_samples, put_bytes),
     OF(of_samples, copy_slot_as_bytes),
     OF(of_samples, put_u16),
@@ -137,6 +141,7 @@ const Kernel kernels[] = {
     OF(of_examples, sweep),
     OF(of_examples, send_edges),
     OF(of_examples, sweep_and_send),
+    OF(of_examples, solve),
     OF(of_examples, fill),
     OF(of_examples, multiply),
     OF(of_examples, take_foreign),

@@ -11,6 +11,7 @@ pub(crate) const NOT_FOUND: i32 = 500;
 pub(crate) const INVALID_HANDLE: i32 = 400;
 pub(crate) const NOT_READY: i32 = 600;
 pub(crate) const LAUNCH_FAILED: i32 = 719;
+pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: i32 = 720;
 pub(crate) const NOT_SUPPORTED: i32 = 801;
 pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
 pub(crate) const CAPTURE_INVALIDATED: i32 = 901;
@@ -32,6 +33,7 @@ pub(crate) fn name(code: i32) -> Option<&'static std::ffi::CStr> {
         INVALID_HANDLE => c"CUDA_ERROR_INVALID_HANDLE",
         NOT_READY => c"CUDA_ERROR_NOT_READY",
         LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
+        COOPERATIVE_LAUNCH_TOO_LARGE => c"CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
         NOT_SUPPORTED => c"CUDA_ERROR_NOT_SUPPORTED",
         CAPTURE_UNSUPPORTED => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
         CAPTURE_INVALIDATED => c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",

@@ -139,6 +139,16 @@ impl Gpu {
         admitted.quota(admitted.expected())
     }
 
+    /// Gives a stream multiprocessors for a kernel that waits.
+    pub(crate) fn own(&self, held: usize, wanted: usize, quota: usize) -> Result<(), DeviceError> {
+        lock(&self.admitted).own(held, wanted, quota)
+    }
+
+    /// Takes them back.
+    pub(crate) fn disown(&self, held: usize) {
+        lock(&self.admitted).disown(held);
+    }
+
     /// Takes back what was granted.
     pub(crate) fn give_back(&self, held: (usize, usize)) {
         lock(&self.admitted).take_back(held);

@@ -180,6 +180,7 @@ impl Clock {
             threads: [1, 1, 1],
             shared: 0,
             early: false,
+            together: false,
         };
         // SAFETY: the kernel takes these three numbers; the caller promises for the rest.
         unsafe { driver.launch(self.function, &one, stream, &mut arguments) }?;

@@ -544,7 +544,12 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// # Safety
     ///
     /// See the [contract](Driver#contract-of-callers).
-    unsafe fn resident_blocks(&self, function: Function, threads: usize) -> Result<u32>;
+    unsafe fn resident_blocks(
+        &self,
+        function: Function,
+        threads: usize,
+        shared: usize,
+    ) -> Result<u32>;
 
     /// Enqueues a kernel.
     ///

@@ -20,7 +20,7 @@ pub(crate) fn function(
     // SAFETY: modules are never unloaded.
     let (function, _) = unsafe { driver.function(module, name) }.doing(what)?;
     // SAFETY: as above.
-    let resident = unsafe { driver.resident_blocks(function, THREADS) }.doing(what)?;
+    let resident = unsafe { driver.resident_blocks(function, THREADS, 0) }.doing(what)?;
     Ok((function, resident))
 }
 

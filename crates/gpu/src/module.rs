@@ -83,6 +83,41 @@ impl GpuFunction {
 }
 
 impl GpuFunction {
+    /// Makes sure that all blocks of a kernel that waits can run at the same time.
+    fn admit(&self, stream: &GpuStream, grid: Grid) -> Result<(), DeviceError> {
+        let gpu = &stream.shared.gpu;
+        let unsupported = |why: &str| DeviceError::Unsupported {
+            device: gpu.limits.vendor,
+            what: format!("a kernel that owns a half of a window, {why}"),
+        };
+        if self.early {
+            return Err(unsupported("if its function may begin early"));
+        }
+        if gpu.gated() {
+            return Err(unsupported("on a GPU that processes use in turn"));
+        }
+        let product = |of: [u32; 3]| {
+            of.iter()
+                .fold(1, |all: usize, count| all.saturating_mul(*count as usize))
+        };
+        let (blocks, threads) = (product(grid.blocks), product(grid.threads));
+        // SAFETY: modules are never unloaded.
+        let each = unsafe {
+            let driver = gpu.driver;
+            driver.resident_blocks(self.function, threads, grid.shared as usize)
+        };
+        match each {
+            Ok(each @ 1..) => stream.shared.own(blocks.div_ceil(each as usize)),
+            Ok(0) => Err(DeviceError::Code(format!(
+                "{grid:?}: no multiprocessor has room for a block"
+            ))),
+            Err(error) if error.kind == ErrorKind::Invalid => {
+                Err(DeviceError::Code(format!("{grid:?}: {error}")))
+            }
+            Err(error) => Err(error).doing("asking for the room of a kernel"),
+        }
+    }
+
     /// Launches the function.
     ///
     /// # Safety
@@ -92,6 +127,7 @@ impl GpuFunction {
         &self,
         stream: &GpuStream,
         grid: Grid,
+        waits: bool,
         parameters: &Parameters,
     ) -> Result<(), DeviceError> {
         let mut arguments: [*mut c_void; Parameters::MAX] = [std::ptr::null_mut(); Parameters::MAX];
@@ -118,6 +154,9 @@ impl GpuFunction {
         }
         let shared = &stream.shared;
         shared.gpu.enter()?;
+        if waits {
+            self.admit(stream, grid)?;
+        }
         let can = self.early && shared.gpu.early != Early::No;
         let let_nobody_come = || stream.let_nobody_come();
         let early =
@@ -127,6 +166,7 @@ impl GpuFunction {
             threads: grid.threads,
             shared: grid.shared,
             early,
+            together: waits,
         };
         let arguments = &mut arguments[..self.parameters];
         let driver = shared.gpu.driver;

@@ -152,6 +152,7 @@ impl Placed {
             threads: [THREADS as u32, 1, 1],
             shared: 0,
             early: self.early != Early::No && !behind_gate,
+            together: false,
         }
     }
 

@@ -25,7 +25,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-use tidegate_hal::device::{Blocked, Call, Calls, DeviceError, Fault, Reclaim, Stand, Work};
+use tidegate_hal::device::{
+    Blocked, Call, Calls, DeviceError, Fault, Reclaim, Reports, Stand, Work,
+};
 use tidegate_hal::memory::{Block as _, Ptr};
 use tidegate_hal::tell;
 
@@ -81,6 +83,8 @@ pub struct StreamState {
     quota: AtomicUsize,
     /// The number of the dealing in which the quota was granted.
     dealing: AtomicUsize,
+    /// The multiprocessors of the largest kernel that waits, of those that were launched or recorded.
+    owned: AtomicUsize,
     /// The blocks of the widest batch that was launched or recorded.
     widest: AtomicUsize,
     /// The driver did not say that the stream was over when its owner was dropped. So everything that the stream may
@@ -150,6 +154,7 @@ impl StreamState {
             gates: Mutex::default(),
             couriers: OnceLock::new(),
             quota: AtomicUsize::new(0),
+            owned: AtomicUsize::new(0),
             widest: AtomicUsize::new(0),
             dealing: AtomicUsize::new(0),
             abandoned: AtomicBool::new(false),
@@ -162,13 +167,21 @@ impl StreamState {
         Ok(shared)
     }
 
-    /// The word of the state that says that the stream has failed. It is the first.
-    pub(crate) fn stop_word(&self) -> Ptr {
-        const { assert!(std::mem::offset_of!(State, stop) == 0) };
-        self.state
-            .as_ref()
-            .expect("it stands until the drop")
-            .base()
+    /// Where kernels of the program see that the stream has failed, and say so: `kernels/tidegate_own.cuh` has the
+    /// layout of both.
+    pub(crate) fn reports(&self) -> Reports {
+        const {
+            assert!(std::mem::offset_of!(State, stop) == 0);
+            assert!(std::mem::offset_of!(State, fault) == 8);
+            assert!(std::mem::offset_of!(Mirror, fault) == 8);
+            assert!(std::mem::offset_of!(Mirror, blocked) == 32);
+            assert!(MAX_BLOCKED == 64);
+        }
+        let state = self.state.as_ref().expect("it stands until the drop");
+        Reports {
+            stop: state.base(),
+            mirror: Ptr(self.mirror.as_ptr().cast()),
+        }
     }
 
     pub(crate) fn state_address(&self) -> u64 {
@@ -217,6 +230,14 @@ impl StreamState {
         self.dealing.store(dealing, Ordering::Relaxed);
         self.quota.store(granted, Ordering::Relaxed);
         Ok(granted)
+    }
+
+    /// Makes sure that a kernel which waits has as many multiprocessors as it needs. Only the stream's thread does.
+    pub(crate) fn own(&self, wanted: usize) -> Result<(), DeviceError> {
+        let (held, quota) = (self.owned.load(Ordering::Relaxed), self.quota()?);
+        self.gpu.own(held, wanted, quota)?;
+        self.owned.store(held.max(wanted), Ordering::Relaxed);
+        Ok(())
     }
 
     /// The quota that the stream has, or would get now.
@@ -603,6 +624,7 @@ impl Drop for StreamState {
         let dealing = self.dealing.load(Ordering::Relaxed);
         self.gpu
             .give_back((self.quota.load(Ordering::Relaxed), dealing));
+        self.gpu.disown(self.owned.load(Ordering::Relaxed));
         if self.gpu.enter().is_err() {
             return;
         }

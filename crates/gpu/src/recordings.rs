@@ -47,6 +47,7 @@ impl Gpu {
             threads: [THREADS as u32, 1, 1],
             shared: 0,
             early: false,
+            together: false,
         };
         // SAFETY: the streams and the event were just made, and are destroyed at the end; the kernel takes this
         // parameter; nothing of this is executed.

@@ -17,6 +17,11 @@
 //!   that begins early behind a batch needs none, since nothing in the batch waits any more by then. Neither does
 //!   anything that is early behind the kernel.)
 //!
+//! - Kernels that own halves of windows wait by themselves, with all of their blocks. They get whole multiprocessors: as
+//!   many as there are, less what the other streams of the process need for the blocks of their quotas, and for a kernel
+//!   beside them. Its own batches and kernels come before or behind, so a stream alone may have the whole GPU. Where
+//!   processes use the GPU in turn, there are none.
+//!
 //! - If nobody has seen how the device is shared ([`Sharing::Unknown`]), batches are refused as soon as another process
 //!   uses it.
 //!
@@ -81,6 +86,9 @@ pub(crate) struct Admitted {
     advice: &'static str,
     /// The sum of the streams' quotas.
     granted: usize,
+    /// How many multiprocessors kernels that wait may have, and how many the streams' kernels have.
+    multiprocessors: usize,
+    owned: usize,
     /// How many streams have a quota.
     holders: usize,
     /// The couriers of all streams, with those that will wait for ever.
@@ -107,6 +115,8 @@ impl Admitted {
                 .then(|| (limits.vendor, limits.name.clone())),
             advice: limits.sharing_advice,
             granted: 0,
+            multiprocessors: limits.multiprocessors,
+            owned: 0,
             holders: 0,
             couriers: 0,
             waiting_for_ever: 0,
@@ -160,15 +170,59 @@ impl Admitted {
                 ),
             });
         }
+        if self.owned > 0 && self.owned + beside(self.granted + quota) > self.multiprocessors {
+            return Err(DeviceError::Exhausted {
+                what: "multiprocessors for work that waits on the device",
+                detail: format!(
+                    "kernels that own halves of windows have {} of {}, and a stream needs {} for its batches and a kernel",
+                    self.owned,
+                    self.multiprocessors,
+                    beside(quota)
+                ),
+            });
+        }
         self.granted += quota;
         self.holders += 1;
         Ok(quota)
+    }
+
+    /// Gives a stream multiprocessors for a kernel that waits, which needs `wanted`. It had `held`, and has this quota
+    /// for its own batches, which come before the kernel or behind it.
+    pub(crate) fn own(
+        &mut self,
+        held: usize,
+        wanted: usize,
+        quota: usize,
+    ) -> Result<(), DeviceError> {
+        let others = match self.granted.saturating_sub(quota) {
+            0 => 0,
+            others => beside(others),
+        };
+        let free = (self.multiprocessors + held).saturating_sub(self.owned + others);
+        if wanted > free {
+            return Err(DeviceError::Exhausted {
+                what: "multiprocessors for work that waits on the device",
+                detail: format!(
+                    "all blocks of a kernel that owns halves of windows must run at the same time, for which it needs {wanted}, and {free} are free for it (of {}; other kernels of this kind have {}, and other streams need {others} for their batches and kernels)",
+                    self.multiprocessors,
+                    self.owned - held
+                ),
+            });
+        }
+        self.owned += wanted.saturating_sub(held);
+        Ok(())
+    }
+
+    /// Takes back a stream's multiprocessors.
+    pub(crate) fn disown(&mut self, held: usize) {
+        self.owned -= held;
     }
 
     /// Applies these terms. If they leave less of anything than before, all blocks are dealt again, and the result is
     /// true.
     pub(crate) fn renew(&mut self, terms: Terms, others: usize) -> bool {
         let less = terms.blocks < self.blocks || terms.streams < self.waiting;
+        self.multiprocessors = self.multiprocessors.min(terms.multiprocessors);
         if less {
             self.blocks = self.blocks.min(terms.blocks);
             self.waiting = self.waiting.min(terms.streams);
@@ -207,6 +261,8 @@ pub(crate) struct Terms {
     pub(crate) blocks: usize,
     /// How many of its streams may wait.
     pub(crate) streams: usize,
+    /// How many multiprocessors its kernels that wait may have.
+    pub(crate) multiprocessors: usize,
 }
 
 /// The users of a GPU.
@@ -247,20 +303,30 @@ pub(crate) fn terms(mode: Mode, users: Users, word_operations: bool) -> Terms {
     };
     // This does not depend on the mode, since some waits have no gates in any mode. And one process that uses the GPU in
     // turn does not end it that the others run together.
-    let (blocks, streams) = if sharing == Sharing::Unknown && others > 0 {
-        (0, 0)
+    let (blocks, streams, multiprocessors) = if sharing == Sharing::Unknown && others > 0 {
+        (0, 0, 0)
     } else if sharing == Sharing::Together && others > 0 {
         let portion = if least == 0 { own } else { own.min(least) };
         let all = others + 1;
-        (share_of(portion) / all, share_of(launches) / 2 / all)
+        let streams = share_of(launches) / 2 / all;
+        (share_of(portion) / all, streams, portion / all)
     } else {
-        (share_of(own), usize::MAX)
+        (share_of(own), usize::MAX, own)
     };
+    // A kernel that waits would keep the processes away that it waits for.
+    let multiprocessors = if by_turns { 0 } else { multiprocessors };
     Terms {
         waits,
         blocks,
         streams,
+        multiprocessors,
     }
+}
+
+/// How many multiprocessors so many blocks of batches need, each of which takes half of one, and a kernel of the program
+/// beside them.
+fn beside(blocks: usize) -> usize {
+    blocks.div_ceil(2) + 1
 }
 
 /// The part of all multiprocessors, or of all launches, that may wait.

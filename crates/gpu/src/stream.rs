@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_hal::batch::Batch;
-use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim as _, Stream, StreamConfig};
-use tidegate_hal::memory::Ptr;
+use tidegate_hal::device::{Call, DeviceError, Fault, Reclaim as _, Reports, Stream, StreamConfig};
 use tidegate_hal::site::CallSite;
 use tidegate_hal::stamps::Stamps;
 
@@ -286,10 +285,10 @@ unsafe impl Stream for GpuStream {
         self.shared.widest()
     }
 
-    fn stop_word(&self) -> Result<Ptr, DeviceError> {
+    fn reports(&self) -> Result<Reports, DeviceError> {
         // Only batches look at other streams.
         self.look_while(|followed| !followed.is_empty())?;
-        Ok(self.shared.stop_word())
+        Ok(self.shared.reports())
     }
 
     fn prepare(&self, batch: &Arc<Batch>, _items: usize) -> Result<(), DeviceError> {

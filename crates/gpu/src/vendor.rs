@@ -73,7 +73,7 @@ macro_rules! vendor {
             use $crate::__private::hal::code::Code;
             use $crate::__private::hal::control::Handle;
             use $crate::__private::hal::device::{
-                Device, DeviceError, Fault, Grid, LaunchDevice, Parameters, Stream, StreamConfig,
+                Device, DeviceError, Fault, Grid, LaunchDevice, Parameters, Reports, Stream, StreamConfig,
             };
             use $crate::__private::hal::memory::{Block, Ptr, Sharing};
             use $crate::__private::hal::nic::Register;
@@ -227,10 +227,11 @@ macro_rules! vendor {
                     stream: &$Stream,
                     function: &GpuFunction,
                     grid: Grid,
+                    waits: bool,
                     parameters: &Parameters,
                 ) -> Result<(), DeviceError> {
                     // SAFETY: the caller's promise.
-                    unsafe { function.launch(&stream.0, grid, parameters) }
+                    unsafe { function.launch(&stream.0, grid, waits, parameters) }
                 }
             }
 
@@ -252,8 +253,8 @@ macro_rules! vendor {
                     self.0.widest()
                 }
 
-                fn stop_word(&self) -> Result<Ptr, DeviceError> {
-                    self.0.stop_word()
+                fn reports(&self) -> Result<Reports, DeviceError> {
+                    self.0.reports()
                 }
 
                 fn prepare(&self, batch: &Arc<Batch>, items: usize) -> Result<(), DeviceError> {

@@ -54,8 +54,10 @@
 //! except by `debug_assert`.
 
 mod lanes;
+mod raw_tag;
 
 pub use lanes::{Batch, Lane};
+pub use raw_tag::RawTag;
 
 use crate::ids::WindowId;
 use crate::memory::Ptr;

@@ -39,7 +39,7 @@ pub use calls::{Awaits, Call, Calls};
 pub use helper::Helper;
 pub use issues::{Issues, Stopped};
 pub use name::StreamName;
-pub use parameters::{Grid, Parameters};
+pub use parameters::{Grid, Parameters, Reports};
 pub use reclaim::{Blocked, Fault, Reclaim, Stand, Work};
 
 /// How important a stream's work is, compared with that of other streams of the device.
@@ -385,11 +385,14 @@ pub unsafe trait LaunchDevice: Device {
         function
     }
 
-    /// Submits a kernel. On a stream that has failed, the kernel may or may not run.
+    /// Submits a kernel. On a stream that has failed, the kernel may or may not run. If it `waits` for peers by itself,
+    /// all of its blocks run at the same time, and leave room for everything that may wait on the device.
     ///
     /// # Errors
     ///
-    /// As [`Stream::submit`]; [`DeviceError::Code`] for a grid that the device or the function does not take.
+    /// As [`Stream::submit`]; [`DeviceError::Code`] for a grid that the device or the function does not take. For a
+    /// kernel that waits, [`DeviceError::Exhausted`] if there is no room for its blocks, and
+    /// [`DeviceError::Unsupported`] if kernels of this device cannot wait.
     ///
     /// # Safety
     ///
@@ -400,6 +403,7 @@ pub unsafe trait LaunchDevice: Device {
         stream: &Self::Stream,
         function: &Self::Function,
         grid: Grid,
+        waits: bool,
         parameters: &Parameters,
     ) -> Result<(), DeviceError>;
 }
@@ -433,14 +437,14 @@ pub unsafe trait Stream: Send + 'static {
         0
     }
 
-    /// Where a kernel sees that the stream has failed: the address of a `u32` that is not zero then. It stands for the
-    /// failures of all streams that this one follows, too. Null if no kernel runs on a stream that has failed.
+    /// Where kernels see that the stream has failed, and where those that wait by themselves say so. It stands for the
+    /// failures of all streams that this one follows, too.
     ///
     /// # Errors
     ///
     /// As [`Stream::submit`].
-    fn stop_word(&self) -> Result<Ptr, DeviceError> {
-        Ok(Ptr::NULL)
+    fn reports(&self) -> Result<Reports, DeviceError> {
+        Ok(Reports::NONE)
     }
 
     /// Prepares a batch that the device could refuse. It finds room for the batch as the last of `items` items, and

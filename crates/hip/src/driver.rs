@@ -310,12 +310,12 @@ unsafe impl Driver for HipDriver {
         Ok((Function(function.cast()), sizes))
     }
 
-    unsafe fn resident_blocks(&self, of: Function, threads: usize) -> Result<u32> {
+    unsafe fn resident_blocks(&self, of: Function, threads: usize, shared: usize) -> Result<u32> {
         let mut blocks = 0;
         // SAFETY: the caller's promise; one int is written, to one that lives.
         told(unsafe {
             self.hip
-                .module_occupancy(&mut blocks, of.0.cast(), threads as i32, 0)
+                .module_occupancy(&mut blocks, of.0.cast(), threads as i32, shared)
         })?;
         Ok(u32::try_from(blocks).unwrap_or(0))
     }
@@ -327,6 +327,8 @@ unsafe impl Driver for HipDriver {
         on: Stream,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
+        // (Blocks that must run together need no launch of another kind: whoever launches them has made sure that there is
+        // room for all of them, and every block that has room begins.)
         let ([x, y, z], [a, b, c]) = (launch.blocks, launch.threads);
         let (shared, stream, arguments) = (launch.shared, on.0.cast(), arguments.as_mut_ptr());
         // SAFETY: the caller's promise.

@@ -61,6 +61,13 @@ pub enum PutFault {
     /// A kernel that an outbox was lent to ended between start and complete
     /// ([`Outbox::lend`](crate::window::Outbox::lend)). Kernels of host streams can do this, too.
     LeftOpen,
+    /// A kernel ended without closing a half of a window that was lent to it.
+    NotClosed,
+    /// A kernel called a function of a half that was lent to it, on a token that it had moved away.
+    OutOfTurn,
+    /// A kernel has made more epochs than a window can have. Half of them are kept for the host:
+    /// [`EpochError::LastEpoch`](super::EpochError::LastEpoch).
+    NoEpochLeft,
 }
 
 /// The greatest numbers that a fault has room for.
@@ -86,6 +93,9 @@ impl PutFault {
             0 if recorded > 0 => PutFault::CompletedTwice,
             6 => PutFault::NotTogether { slot },
             7 => PutFault::Unaligned { slot },
+            8 => PutFault::NotClosed,
+            9 => PutFault::OutOfTurn,
+            10 => PutFault::NoEpochLeft,
             Self::LEFT_EXPOSED => PutFault::LeftExposed,
             Self::LEFT_OPEN => PutFault::LeftOpen,
             _ => return None,
@@ -151,6 +161,15 @@ impl fmt::Display for PutFault {
             PutFault::LeftOpen => f.write_str(
                 "it ended in the middle of an epoch of an outbox that it owned, without the complete",
             ),
+            PutFault::NotClosed => {
+                f.write_str("it ended without closing a half of the window that it owned")
+            }
+            PutFault::OutOfTurn => f.write_str(
+                "it used a token of a half of the window that it had moved away",
+            ),
+            PutFault::NoEpochLeft => {
+                f.write_str("it began more epochs than kernels can have in one window")
+            }
         }
     }
 }
@@ -175,6 +194,9 @@ mod tests {
         assert_eq!(PutFault::decode(0), None);
         assert_eq!(PutFault::decode(14), Some(PutFault::LeftExposed));
         assert_eq!(PutFault::decode(15), Some(PutFault::LeftOpen));
+        assert_eq!(PutFault::decode(8), Some(PutFault::NotClosed));
+        assert_eq!(PutFault::decode(9), Some(PutFault::OutOfTurn));
+        assert_eq!(PutFault::decode(10), Some(PutFault::NoEpochLeft));
         assert_eq!(PutFault::decode(13), None);
     }
 }

@@ -192,6 +192,12 @@ macro_rules! __signature {
     ([$($done:ty,)*] $name:ident : LastRanges<$item:ty> $(, $($rest:tt)*)?) => {
         $crate::__signature!([$($done,)* $crate::window::LastRanges<'static, $item>,] $($($rest)*)?)
     };
+    ([$($done:ty,)*] $name:ident : KernelInbox<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::window::KernelInbox<'static, $item>,] $($($rest)*)?)
+    };
+    ([$($done:ty,)*] $name:ident : KernelOutbox<$item:ty> $(, $($rest:tt)*)?) => {
+        $crate::__signature!([$($done,)* $crate::window::KernelOutbox<'static, $item>,] $($($rest)*)?)
+    };
     ([$($done:ty,)*] $name:ident : Cells<$item:ty> $(, $($rest:tt)*)?) => {
         $crate::__signature!([$($done,)* $crate::Cells<'static, $item>,] $($($rest)*)?)
     };

@@ -26,8 +26,8 @@ use crate::part::{Cells, CellsMut, LoweredPart};
 use crate::place::Of;
 use crate::stream::Stream;
 use crate::window::{
-    AllSlots, Discipline, In, LastSlots, LoweredAll, LoweredLast, LoweredOut, LoweredSlots, Out,
-    OutSlots, Slots,
+    AllSlots, Discipline, In, KernelInbox, KernelOutbox, LastSlots, LoweredAll, LoweredInbox,
+    LoweredLast, LoweredOut, LoweredOutbox, LoweredSlots, Out, OutSlots, Slots,
 };
 use crate::world::World;
 
@@ -147,8 +147,8 @@ impl<D: LaunchDevice> Module<D> {
     ///
     /// - The function takes parameters of these types, in this order, as [`Parameter`] describes.
     /// - It accesses only memory that they name, each slice within its length, and writes only through exclusive ones.
-    /// - If it gets slots of an open outbox, it keeps the contract of kernels that put, which `kernels/tidegate.cuh`
-    ///   lists.
+    /// - If it gets slots of an open outbox, or a half of a window, it keeps the contract of kernels that communicate,
+    ///   which `kernels/tidegate.cuh` lists.
     /// - It ends. On a stream that has failed, the memory of an inbox may change while the function runs.
     ///
     /// For a part, the function gets the address and length of the whole region, and not the set of the part's
@@ -297,11 +297,13 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// | `&mut [T]` | address, length | `&mut Region`, `inbox.memory_mut()` |
 /// | `Slots<T>` | address of the table of slots, number of slots | `inbox.view()` |
 /// | `Cells<T>`, `CellsMut<T>` | address, length of the whole region | `&Part`, `&mut Part` |
-/// | `In<T>` | the number of the slot (4 bytes): an index into the table before it (or behind it, if there is none before), less than its number of slots | a handle |
+/// | `In<T>` | the number of the slot (4 bytes): an index into the table of the `Slots` or `KernelInbox` before it (or behind it, if there is none before), less than its number of slots | a handle |
 /// | `OutSlots<T>` | `tidegate::OutSlots<T>` by value (16 bytes) | `opened.slots()` |
 /// | `LastSlots<T>` | `tidegate::LastSlots<T>` by value (32 bytes) | `opened.last(rank)?` |
 /// | `AllSlots<T>` | `tidegate::AllSlots<T>` by value (24 bytes) | `opened.last_of_all()?` |
-/// | `Out<T>` | the number of the slot (4 bytes), for one of the two before it (or behind it, if there is none before) | a handle |
+/// | `KernelInbox<T>` | `tidegate::KernelInbox<T>` by value (40 bytes) | `inbox.lend()` |
+/// | `KernelOutbox<T>` | `tidegate::KernelOutbox<T>` by value (40 bytes) | `outbox.lend()` |
+/// | `Out<T>` | the number of the slot (4 bytes), for the one of the last five before it (or behind it, if there is none before) | a handle |
 /// | a number, `Plain<T>` | the value | a number, `Plain(value)` |
 ///
 /// An entry of the table of slots has four fields of 8 bytes each:
@@ -342,7 +344,7 @@ pub trait Parameter: 'static {
 #[diagnostic::on_unimplemented(
     message = "a function of device code cannot take the parameters `{Self}`",
     note = "it takes at most 16: put several arrays into one region, or several numbers into one struct (`#[derive(Clone, Copy, Element)] #[repr(C)]`, as `Plain<T>`)",
-    note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `OutSlots<T>`, `LastSlots<T>`, `AllSlots<T>` (or `OutRanges<T>`, …), `In<T>`, `Out<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
+    note = "each is `&[T]`, `&mut [T]`, `Slots<T>`, `OutSlots<T>`, `LastSlots<T>`, `AllSlots<T>` (or `OutRanges<T>`, …), `KernelInbox<T>`, `KernelOutbox<T>`, `In<T>`, `Out<T>`, `Cells<T>`, `CellsMut<T>`, `Plain<T>`, or a number of a fixed size"
 )]
 pub trait Signature: 'static {
     /// The sizes of what the function gets, in bytes.
@@ -447,6 +449,16 @@ impl<T: Element, K: Discipline> Parameter for AllSlots<'static, T, K> {
     const SIZES: &'static [usize] = &[LoweredAll::<T, K>::SIZE];
 }
 
+impl<T: Element> Parameter for KernelInbox<'static, T> {
+    type Lowered = LoweredInbox<T>;
+    const SIZES: &'static [usize] = &[LoweredInbox::<T>::SIZE];
+}
+
+impl<T: Element> Parameter for KernelOutbox<'static, T> {
+    type Lowered = LoweredOutbox<T>;
+    const SIZES: &'static [usize] = &[LoweredOutbox::<T>::SIZE];
+}
+
 impl<T: Element> Parameter for In<T> {
     type Lowered = In<T>;
     const SIZES: &'static [usize] = &[size_of::<u32>()];
@@ -493,6 +505,7 @@ macro_rules! signature {
                     check_handles(&[$($argument.of_slots()),+])?;
                     $($argument.push(&mut parameters);)+
                 }
+                let waits = false $(|| <$parameter::Lowered as Lowered>::WAITS)+;
                 // The sizes were compared when the function was bound.
                 if !parameters.fit() {
                     return Err(super::too_many());
@@ -500,7 +513,7 @@ macro_rules! signature {
                 // SAFETY: the binding of the function promised that it takes parameters of these types. They name
                 // memory of this stream only (by the brand). It is alive until the stream has passed, since regions and
                 // halves are retired in stream order. It is exclusive where the function may write.
-                unsafe { Dev::launch(stream.raw(), &function.raw, grid, &parameters) }?;
+                unsafe { Dev::launch(stream.raw(), &function.raw, grid, waits, &parameters) }?;
                 $($argument.launched(stream);)+
                 Ok(())
             }

@@ -181,6 +181,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
         description.terms.staged = world.staged();
         description.started_alone = world.started_alone();
         description.land_up_to = match &description.terms.purpose {
+            _ if self.for_kernels => 0,
             // Moves follow its waits. A wait that looks at a landing is alone in its lane, so they would take a batch
             // of their own, which takes longer than a signal.
             Purpose::Collective(joint) if joint.kind.only_copies() => 0,

@@ -86,6 +86,8 @@ pub struct Window<T, K> {
     pub(super) description: Description,
     pub(super) limit: Option<Duration>,
     pub(super) throttle: Throttle,
+    /// Whether nothing lands in the inbox.
+    pub(super) for_kernels: bool,
     /// The error because of which this rank does not want the window after all. It is told where the ranks meet, so
     /// that none of them waits for this rank.
     pub(super) refused: Option<Error>,
@@ -184,6 +186,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             description,
             limit: None,
             throttle: Throttle::default(),
+            for_kernels: false,
             refused: None,
             layouts: BTreeMap::new(),
             sites: Vec::new(),
@@ -216,6 +219,23 @@ impl<T: Element, K: Discipline> Window<T, K> {
     #[must_use]
     pub fn fail_after(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
+        self
+    }
+
+    /// Lets kernels of GPUs own the inbox ([`Inbox::lend`](crate::window::Inbox::lend)). Short data of such a window do
+    /// not land with tags, which kernels do not look at: an epoch of few bytes that the host enqueues takes about a
+    /// microsecond more. Each rank may choose for itself. On host streams this changes nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate::host::prelude::*;
+    ///
+    /// let window = SlotWindow::<f64>::new("halo").for_kernels();
+    /// ```
+    #[must_use]
+    pub fn for_kernels(mut self) -> Self {
+        self.for_kernels = true;
         self
     }
 

@@ -231,7 +231,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Argument<'s, D>
 
     fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredAll<T, K>> {
         use tidegate_hal::device::Stream as _;
-        self.lowered.stop = stream.raw().stop_word()?;
+        self.lowered.stop = stream.raw().reports()?.stop;
         Ok(self.lowered)
     }
 

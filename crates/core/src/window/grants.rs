@@ -14,7 +14,7 @@
 //! Both batches are always the same, so recordings contain them as they are. A stream that has failed poisons the words
 //! of the grants, as it poisons those of the targets. So kernels behind it store nothing to a target that has not posted.
 //! A kernel of a GPU may run on a failed stream before its next batch poisons the grants. So before it completes a
-//! target, it looks at the stream's own word for failures ([`stop_word`](tidegate_hal::device::Stream::stop_word)).
+//! target, it looks at the stream's own word for failures ([`Reports::stop`](tidegate_hal::device::Reports::stop)).
 //!
 //! Nobody knows which elements kernels put. So all slots of a far target are sent from their staging, which has the
 //! same contents as the target's slots: everything goes through it.

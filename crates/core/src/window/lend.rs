@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use tidegate_hal::device::{ClosureDevice, Device, Stream as _};
+use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::site::CallSite;
 
 use super::discipline::Kind;
@@ -88,17 +88,25 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, D> {
     /// closed, and for the host the inbox is closed again as soon as the kernel is enqueued. So epochs of kernels and
     /// of the host alternate. The peers need not know which of them are which.
     ///
+    /// On a GPU the kernel gets `tidegate::KernelInbox` of `kernels/tidegate.cuh`, and the window is one for such kernels
+    /// ([`Window::for_kernels`](super::Window::for_kernels)).
+    ///
     /// While a kernel waits in this way, its stream does nothing else. What the peers need from this rank must be
     /// enqueued before, or come from the kernel.
     ///
     /// If the launch fails, nothing was enqueued. It fails with the error of [`Stream::launch`], or with one of these:
     ///
-    /// - [`EpochError::NotByKernels`] if this rank is its own origin, or if a NIC or MPI's windows reach an origin.
+    /// - [`EpochError::NotByKernels`] if this rank is its own origin, or if a NIC or MPI's windows reach an origin; on a
+    ///   GPU also if short data land in the inbox.
+    /// - On a GPU, [`DeviceError::Exhausted`](crate::error::DeviceError::Exhausted) if there is no room for all blocks of
+    ///   the kernel at the same time, and [`DeviceError::Unsupported`](crate::error::DeviceError::Unsupported) if
+    ///   processes use the GPU in turn, or the function may begin early.
     /// - [`CaptureError::Inside`](crate::error::CaptureError::Inside) for the first such launch of an inbox inside a
     ///   capture, since it allocates.
     ///
     /// If the kernel ends while the inbox is exposed, the stream fails behind it with [`StreamError::KernelFault`] and
-    /// [`PutFault::LeftExposed`]. The origins get an error with the same text.
+    /// [`PutFault::LeftExposed`] (on a GPU, without `close`, with [`PutFault::NotClosed`]). The origins get an error with
+    /// the same text.
     ///
     /// # Examples
     ///
@@ -185,7 +193,7 @@ impl<D: Device> OutboxBody<D> {
 }
 
 // SAFETY: the inbox is at home on the stream, and the argument borrows it exclusively. It is closed.
-unsafe impl<'s, T: Element, D: ClosureDevice> Argument<'s, D> for LentInbox<'_, 's, T, D> {
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for LentInbox<'_, 's, T, D> {
     type Lowered = LoweredInbox<T>;
 
     fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredInbox<T>> {
@@ -205,7 +213,7 @@ unsafe impl<'s, T: Element, D: ClosureDevice> Argument<'s, D> for LentInbox<'_, 
 }
 
 // SAFETY: the outbox is at home on the stream, and the argument borrows it exclusively. It is closed.
-unsafe impl<'s, T: Element, D: ClosureDevice> Argument<'s, D> for LentOutbox<'_, 's, T, D> {
+unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for LentOutbox<'_, 's, T, D> {
     type Lowered = LoweredOutbox<T>;
 
     fn lower(&mut self, stream: &Stream<'s, D>) -> Result<LoweredOutbox<T>> {

@@ -26,6 +26,17 @@
 //! The host does not know how many epochs a kernel makes. The kernel counts them in [`Epochs`], and stops at the last
 //! one that the words can count. Proofs of recordings need the number beforehand, so there is none for such a half.
 //!
+//! # Kernels of GPUs
+//!
+//! Device code cannot run the host's batches. It finds a *table* in memory of the device: a head, which begins with the
+//! state word, and a cell for each peer. With it, `kernels/tidegate_own.cuh` does what the batches would do, to the same
+//! words. Only the head changes, since a kernel counts its epochs in registers, and advances the operands when it closes
+//! the half. It fails the stream in the way of a batch ([`Reports`]). Its puts need no grant: the token of the epoch
+//! stands for that.
+//!
+//! The host does not hear of each epoch. So half of all epochs that the words can count are for kernels, and half for the
+//! host ([`Epochs::halve`]).
+//!
 //! # Failure
 //!
 //! A call whose batch fails ends the kernel by unwinding. If a guard of the kernel makes a call while the kernel unwinds,
@@ -33,12 +44,13 @@
 //! grant, or one of a target that is still exposed.
 //!
 //! Refused before anything is enqueued: a rank that is its own peer (the check for self-deadlock cannot look into a
-//! kernel), peers that a NIC reaches (the host arms the NIC for each epoch), and peers that MPI's windows reach.
+//! kernel), peers that a NIC reaches (the host arms the NIC for each epoch), and peers that MPI's windows reach. On a GPU
+//! also an inbox where short data land: a kernel's waits look at words only.
 
 use std::sync::Arc;
 
-use tidegate_hal::batch::{Add, Awaited, Batch, Check, Step, Tag};
-use tidegate_hal::device::{Device, Issues, Stream as _};
+use tidegate_hal::batch::{Add, Awaited, Batch, Check, RawTag, Step, Tag};
+use tidegate_hal::device::{Device, Issues, Reports, Stream as _};
 use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 use tidegate_hal::nic::Keep;
 use tidegate_hal::site::CallSite;
@@ -54,9 +66,64 @@ use crate::stream::Stream;
 /// The most items that a launch enqueues: the kernel, and a closing for each of its arguments.
 const ITEMS: usize = 17;
 
+/// The head of a half's table. The peers' cells follow.
+#[repr(C, align(64))]
+struct Head {
+    /// The state word.
+    state: u64,
+    /// Counts the blocks of a kernel that have closed the half.
+    closed: u32,
+    /// Count the blocks that have come to the end of an epoch.
+    arrived: [u32; 2],
+    /// Names the half in a fault.
+    tag: RawTag,
+    /// Counts the blocks that have come to a barrier.
+    met: u32,
+    none: u32,
+    /// Counts the barriers.
+    barriers: u64,
+    unused: [u64; 2],
+}
+
+/// A peer, as kernels of GPUs find it.
+#[repr(C, align(64))]
+struct Cell {
+    /// The word that this rank waits for, and its operand.
+    word: Ptr,
+    operand: Ptr,
+    /// The peer's word.
+    out: Ptr,
+    /// What is awaited.
+    tag: RawTag,
+    unused: u32,
+    more: [u64; 3],
+}
+
+/// `tidegate::KernelInbox` and `tidegate::KernelOutbox` of device code.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct RawHalf {
+    table: Ptr,
+    /// The table of an inbox's slots, or the one of an outbox ([`super::grants`]).
+    slots: Ptr,
+    count: u32,
+    peers: u32,
+    stop: Ptr,
+    mirror: Ptr,
+}
+
+// `kernels/tidegate_own.cuh` states the same.
+const _: () = {
+    assert!(size_of::<Head>() == 64 && size_of::<Cell>() == 64 && size_of::<RawHalf>() == 40);
+    assert!(std::mem::offset_of!(Head, closed) == 8 && std::mem::offset_of!(Head, arrived) == 12);
+    assert!(std::mem::offset_of!(Head, tag) == 20 && std::mem::offset_of!(Cell, out) == 16);
+    assert!(std::mem::offset_of!(Cell, tag) == 24);
+};
+
 /// What a half has that was lent to a kernel.
 pub(super) struct Lent<D: Device> {
-    _state: Arc<D::Block>,
+    table: Arc<D::Block>,
+    peers: usize,
     calls: Arc<Calls>,
     closing: Arc<Batch>,
 }
@@ -81,6 +148,9 @@ pub(super) struct LoweredHalf {
     calls: Ptr,
     /// The launch.
     site: CallSite,
+    table: Ptr,
+    peers: usize,
+    reports: Reports,
 }
 
 /// The half in the kernel that owns it.
@@ -100,11 +170,7 @@ impl<D: Device> Lent<D> {
         begin: Arc<Batch>,
         end: Arc<Batch>,
     ) -> Result<Self> {
-        let block = half
-            .world
-            .device()
-            .alloc(size_of::<u64>(), Sharing::Private)?;
-        let state = Arc::new(block);
+        let table = Arc::new(table(half, kind)?);
         let open = match kind {
             HalfKind::Inbox => PutFault::LEFT_EXPOSED,
             HalfKind::Outbox => PutFault::LEFT_OPEN,
@@ -112,14 +178,15 @@ impl<D: Device> Lent<D> {
         let calls = Calls {
             begin,
             end,
-            state: state.base(),
+            state: table.base(),
             open,
             epochs: half.epochs.clone(),
         };
         Ok(Lent {
-            closing: Arc::new(closing(half, &state)),
+            closing: Arc::new(closing(half, &table)),
             calls: Arc::new(calls),
-            _state: state,
+            peers: half.peers.len(),
+            table,
         })
     }
 
@@ -130,6 +197,10 @@ impl<D: Device> Lent<D> {
         kind: HalfKind,
         site: CallSite,
     ) -> Result<LoweredHalf> {
+        let reports = stream.raw().reports()?;
+        if reports != Reports::NONE {
+            self.calls.epochs.halve();
+        }
         stream.raw().prepare(&self.closing, ITEMS)?;
         if let Some(observed) = stream.observed() {
             let (begin, end) = match kind {
@@ -142,6 +213,9 @@ impl<D: Device> Lent<D> {
         Ok(LoweredHalf {
             calls: Ptr(Arc::as_ptr(&self.calls).cast_mut().cast()),
             site,
+            table: self.table.base(),
+            peers: self.peers,
+            reports,
         })
     }
 
@@ -173,8 +247,11 @@ pub(super) fn admit<D: Device>(half: &Half<D>) -> Result<()> {
             Link::Nic(_) => {
                 "a NIC reaches it, which the host arms for each epoch; use `Outbox::open`, or let the host enqueue the epochs"
             }
-            Link::Mapped { .. } if !device.shares_bells() => {
+            Link::Mapped { .. } if device.allocates_together() => {
                 "MPI's windows may reach it; let the host enqueue the epochs"
+            }
+            Link::Mapped { .. } if peer.landed.is_some() => {
+                "its short puts land with tags, which kernels do not look at; declare the window with `for_kernels`"
             }
             Link::Mapped { .. } => continue,
         };
@@ -189,12 +266,67 @@ pub(super) fn admit<D: Device>(half: &Half<D>) -> Result<()> {
     Ok(())
 }
 
+fn table<D: Device>(half: &Half<D>, kind: HalfKind) -> Result<D::Block> {
+    let tag = |rank: usize, awaited| Tag {
+        window: Some(half.window.id),
+        peer: rank as u32,
+        awaited,
+    };
+    let awaited = match kind {
+        HalfKind::Inbox => Awaited::Completion,
+        HalfKind::Outbox => Awaited::Exposure,
+    };
+    let first = half.peers.first();
+    let named = first.map_or(half.world.rank(), |peer| peer.rank);
+    let head = Head {
+        state: 0,
+        closed: 0,
+        arrived: [0; 2],
+        tag: tag(named, Awaited::Kernel).into(),
+        met: 0,
+        none: 0,
+        barriers: 0,
+        unused: [0; 2],
+    };
+    let cell = |peer: &super::Peer| {
+        let Link::Mapped { word: out, .. } = peer.link else {
+            unreachable!("halves with other peers are refused")
+        };
+        Cell {
+            word: peer.word,
+            operand: peer.operand,
+            out,
+            tag: tag(peer.rank, awaited).into(),
+            unused: 0,
+            more: [0; 3],
+        }
+    };
+    let cells: Vec<Cell> = half.peers.iter().map(cell).collect();
+    let device = half.world.device();
+    let bytes = size_of::<Head>() + size_of_val(&cells[..]);
+    let block = device.alloc(bytes, Sharing::Private)?;
+    // SAFETY: a head is numbers without padding, and all of its bytes are written.
+    let bytes =
+        unsafe { std::slice::from_raw_parts((&raw const head).cast::<u8>(), size_of::<Head>()) };
+    // SAFETY: the block is as long as the head and the cells, and nothing else knows it yet.
+    unsafe { device.write(block.base(), bytes) }?;
+    if !cells.is_empty() {
+        // SAFETY: a cell is numbers and addresses without padding, and all of its bytes are written.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), size_of_val(&cells[..]))
+        };
+        // SAFETY: as above.
+        unsafe { device.write(block.base().byte_add(size_of::<Head>()), bytes) }?;
+    }
+    Ok(block)
+}
+
 /// The batch behind a launch. Its adds add nothing. If it fails, or the stream has failed before, they poison the words
 /// of the peers.
-fn closing<D: Device>(half: &Half<D>, state: &Arc<D::Block>) -> Batch {
+fn closing<D: Device>(half: &Half<D>, table: &Arc<D::Block>) -> Batch {
     let check = |peer: usize| {
         Step::Check(Check {
-            count: state.base(),
+            count: table.base(),
             most: 0,
             tag: Tag {
                 window: Some(half.window.id),
@@ -221,12 +353,25 @@ fn closing<D: Device>(half: &Half<D>, state: &Arc<D::Block>) -> Batch {
         .peers
         .is_empty()
         .then(|| vec![check(half.world.rank())]);
-    // SAFETY: the words and bells lie in blocks that the half holds, and the state in the block that the batch keeps.
+    // SAFETY: the words and bells lie in blocks that the half holds, and the state word begins the block that the batch keeps.
     // Only kernels of this half's stream write it.
-    unsafe { Batch::new(lanes.chain(alone), vec![state.clone() as Keep]) }
+    unsafe { Batch::new(lanes.chain(alone), vec![table.clone() as Keep]) }
 }
 
 impl LoweredHalf {
+    /// The half as device code gets it.
+    pub(super) fn raw(self, slots: Ptr, count: usize) -> RawHalf {
+        RawHalf {
+            table: self.table,
+            slots,
+            // A window has fewer than 2^32 slots, and so fewer peers.
+            count: count as u32,
+            peers: self.peers as u32,
+            stop: self.reports.stop,
+            mirror: self.reports.mirror,
+        }
+    }
+
     /// # Safety
     ///
     /// The kernel that the half was lowered for runs on `stream`, and has the half only once.

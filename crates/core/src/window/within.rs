@@ -7,9 +7,9 @@ use tidegate_hal::memory::Ptr;
 
 use super::fill::{LoweredOut, OutSlots};
 use super::handle::Out;
-use super::lent::{LoweredHalf, Owned};
+use super::lent::{LoweredHalf, Owned, RawHalf};
 use super::view::Slots;
-use crate::argument::Lowered;
+use crate::argument::{Lowered, OfSlots};
 use crate::element::Element;
 
 /// The target's half of a window, inside the kernel that owns it: see [`Inbox::lend`](super::Inbox::lend). Nobody puts
@@ -240,6 +240,16 @@ pub struct LoweredOutbox<T> {
     pub(super) slots: LoweredOut<T>,
 }
 
+impl<T> LoweredInbox<T> {
+    /// The bytes of the parameter.
+    pub(crate) const SIZE: usize = size_of::<RawHalf>();
+}
+
+impl<T> LoweredOutbox<T> {
+    /// The bytes of the parameter.
+    pub(crate) const SIZE: usize = size_of::<RawHalf>();
+}
+
 impl<T> Clone for LoweredInbox<T> {
     fn clone(&self) -> Self {
         *self
@@ -257,6 +267,7 @@ impl<T> Copy for LoweredOutbox<T> {}
 // SAFETY: see `view`.
 unsafe impl<T: Element> Lowered for LoweredInbox<T> {
     type View<'k> = KernelInbox<'k, T>;
+    const WAITS: bool = true;
 
     unsafe fn view<'k>(self, stream: &'k dyn Issues) -> KernelInbox<'k, T> {
         KernelInbox {
@@ -268,12 +279,20 @@ unsafe impl<T: Element> Lowered for LoweredInbox<T> {
         }
     }
 
-    fn push(self, _: &mut Parameters) {}
+    fn of_slots(&self) -> OfSlots {
+        OfSlots::Table(self.declaration)
+    }
+
+    fn push(self, parameters: &mut Parameters) {
+        let (slots, count) = self.slots;
+        parameters.push(&self.half.raw(slots, count));
+    }
 }
 
 // SAFETY: see `view`.
 unsafe impl<T: Element> Lowered for LoweredOutbox<T> {
     type View<'k> = KernelOutbox<'k, T>;
+    const WAITS: bool = true;
 
     unsafe fn view<'k>(self, stream: &'k dyn Issues) -> KernelOutbox<'k, T> {
         KernelOutbox {
@@ -283,5 +302,12 @@ unsafe impl<T: Element> Lowered for LoweredOutbox<T> {
         }
     }
 
-    fn push(self, _: &mut Parameters) {}
+    fn of_slots(&self) -> OfSlots {
+        OfSlots::OutTable(self.slots.declaration)
+    }
+
+    fn push(self, parameters: &mut Parameters) {
+        let place = self.slots.place;
+        parameters.push(&self.half.raw(place.head, place.slots));
+    }
 }

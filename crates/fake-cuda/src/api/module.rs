@@ -11,10 +11,17 @@ use crate::codes;
 use crate::handle::Handle;
 use crate::machine::Machine;
 use crate::ptx;
+use crate::settings::Settings;
 use crate::state::state;
 use crate::work::What;
 
 const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;
+const COOPERATIVE: u32 = 2;
+
+/// How many blocks of so many threads a multiprocessor has at a time.
+fn resident(threads: c_int) -> c_int {
+    (2048 / threads.max(1)).min(2)
+}
 
 fn function(handle: Handle) -> Result<Arc<Function>, i32> {
     let state = state();
@@ -139,7 +146,7 @@ api! {
             return Err(codes::INVALID_VALUE);
         }
         // SAFETY: `api`.
-        unsafe { give(blocks, (2048 / threads).min(2)) }
+        unsafe { give(blocks, resident(threads)) }
     }
 
     fn cuLaunchKernel(
@@ -158,14 +165,23 @@ api! {
         let config = unsafe { &*config };
         let blocks = [config.gridDimX, config.gridDimY, config.gridDimZ];
         let threads = [config.blockDimX, config.blockDimY, config.blockDimZ];
-        let early = (0..config.numAttrs as usize).any(|index| {
-            // SAFETY: `api`: there are so many.
-            let attribute = unsafe { config.attrs.add(index) };
-            // SAFETY: as above; its kind is a number, whichever it is.
-            let kind = unsafe { (&raw const (*attribute).id).cast::<u32>().read() };
-            // SAFETY: as above; a value of this kind is an int.
-            kind == PROGRAMMATIC_STREAM_SERIALIZATION && unsafe { (*attribute).value.programmaticStreamSerializationAllowed } != 0
-        });
+        let says = |wanted: u32| {
+            (0..config.numAttrs as usize).any(|index| {
+                // SAFETY: `api`: there are so many.
+                let attribute = unsafe { config.attrs.add(index) };
+                // SAFETY: as above; its kind is a number, whichever it is.
+                let kind = unsafe { (&raw const (*attribute).id).cast::<u32>().read() };
+                // SAFETY: as above; a value of both kinds is an int.
+                kind == wanted && unsafe { (*attribute).value.cooperative } != 0
+            })
+        };
+        let (early, cooperative) = (says(PROGRAMMATIC_STREAM_SERIALIZATION), says(COOPERATIVE));
+        let product = |of: [u32; 3]| of.iter().fold(1, |all: i64, count| all.saturating_mul(i64::from(*count)));
+        let each = resident(c_int::try_from(product(threads)).unwrap_or(c_int::MAX));
+        let room = i64::from(each * Settings::get().multiprocessors);
+        if cooperative && product(blocks) > room {
+            return Err(codes::COOPERATIVE_LAUNCH_TOO_LARGE);
+        }
         let stream = config.hStream.expose_provenance();
         // SAFETY: `api`.
         unsafe { launch(handle, (blocks, threads, config.sharedMemBytes), (stream, early), arguments) }

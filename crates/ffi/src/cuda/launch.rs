@@ -18,6 +18,7 @@ pub struct LaunchConfig {
     block: [u32; 3],
     shared_bytes: u32,
     begins_early: bool,
+    cooperative: bool,
 }
 
 impl LaunchConfig {
@@ -28,6 +29,7 @@ impl LaunchConfig {
             block,
             shared_bytes: 0,
             begins_early: false,
+            cooperative: false,
         }
     }
 
@@ -44,14 +46,34 @@ impl LaunchConfig {
         self
     }
 
+    /// Sets whether the launch is cooperative: then all blocks run at the same time, and a grid for which the device has no
+    /// room is refused.
+    pub fn cooperative(mut self, cooperative: bool) -> Self {
+        self.cooperative = cooperative;
+        self
+    }
+
     fn with_raw<T>(&self, stream: Stream, use_it: impl FnOnce(&sys::CUlaunchConfig) -> T) -> T {
-        let mut value = sys::CUlaunchAttributeValue { pad: [0; 64] };
-        value.programmaticStreamSerializationAllowed = 1;
-        let mut attribute = sys::CUlaunchAttribute {
-            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            pad: [0; 4],
-            value,
+        use sys::CUlaunchAttributeID as Id;
+        let attribute = |id, set: fn(&mut sys::CUlaunchAttributeValue)| {
+            let mut value = sys::CUlaunchAttributeValue { pad: [0; 64] };
+            set(&mut value);
+            let pad = [0; 4];
+            sys::CUlaunchAttribute { id, pad, value }
         };
+        let early = Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        let mut attributes = [
+            attribute(early, |value| {
+                value.programmaticStreamSerializationAllowed = 1
+            }),
+            attribute(Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, |value| {
+                value.cooperative = 1
+            }),
+        ];
+        // They are part of the list from its beginning or its end on.
+        let first = usize::from(!self.begins_early);
+        let attributes = &mut attributes[first..];
+        let count = u32::from(self.begins_early) + u32::from(self.cooperative);
         use_it(&sys::CUlaunchConfig {
             gridDimX: self.grid[0],
             gridDimY: self.grid[1],
@@ -61,8 +83,8 @@ impl LaunchConfig {
             blockDimZ: self.block[2],
             sharedMemBytes: self.shared_bytes,
             hStream: stream.0,
-            attrs: &mut attribute,
-            numAttrs: u32::from(self.begins_early),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: count,
         })
     }
 }
@@ -121,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launch_has_one_attribute_or_none() {
+    fn a_launch_has_the_attributes_that_it_asks_for() {
         let config = LaunchConfig::new([4, 2, 1], [128, 1, 1]).shared_bytes(512);
         config.with_raw(Stream::NULL, |raw| {
             assert_eq!((raw.gridDimX, raw.gridDimY, raw.blockDimX), (4, 2, 128));
@@ -134,6 +156,15 @@ mod tests {
             unsafe {
                 assert_eq!((*raw.attrs).id as u32, 6);
                 assert_eq!((*raw.attrs).value.programmaticStreamSerializationAllowed, 1);
+            }
+        });
+        let both = early.cooperative(true);
+        both.with_raw(Stream::NULL, |raw| {
+            assert_eq!(raw.numAttrs, 2);
+            // SAFETY: as above, two attributes.
+            unsafe {
+                assert_eq!((*raw.attrs.add(1)).id as u32, 2);
+                assert_eq!((*raw.attrs.add(1)).value.cooperative, 1);
             }
         });
         assert_eq!(size_of::<sys::CUlaunchAttribute>(), 72);

@@ -59,6 +59,8 @@ pub struct Launch {
     /// Whether the kernel may begin before the kernel in front of it is over, when that kernel lets it. Then it waits
     /// by itself for what it needs of that kernel.
     pub early: bool,
+    /// Whether all blocks run at the same time, or the launch is refused.
+    pub together: bool,
 }
 
 /// An operation on a word in the order of a stream, for which no kernel runs.

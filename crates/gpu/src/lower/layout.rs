@@ -1,6 +1,6 @@
 //! The layout that the host and the batch kernel agree on. It mirrors `kernels/batch_layout.cuh`.
 
-pub use super::tag::RawTag;
+pub use tidegate_hal::batch::RawTag;
 
 use tidegate_hal::memory::Ptr;
 

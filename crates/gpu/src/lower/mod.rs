@@ -30,7 +30,6 @@ mod random;
 mod reductions;
 mod rows;
 mod short;
-mod tag;
 mod turns;
 
 pub(crate) use layout::*;

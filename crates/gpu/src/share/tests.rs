@@ -56,6 +56,7 @@ fn who_takes_turns_has_gates_and_all_blocks() {
             waits,
             blocks: 99,
             streams: usize::MAX,
+            multiprocessors: if others > 0 { 0 } else { 132 },
         };
         assert_eq!(got, alone, "{mode:?}, {others}");
         // A device without the operations has no gates; that does not matter if none are wanted.
@@ -80,6 +81,7 @@ fn together_there_are_no_gates_and_blocks_are_divided() {
             waits: Waits::Spin,
             blocks,
             streams,
+            multiprocessors: 132 / (others + 1),
         };
         let users = together(others, 132, 132);
         for word_operations in [false, true] {
@@ -102,6 +104,7 @@ fn one_process_in_turn_makes_turns_of_it() {
     // This process shares the GPU at the same time, and another does not.
     let got = terms(Mode::Auto, together(2, 132, 0), true);
     assert_eq!((got.waits, got.blocks), (waits, 33));
+    assert_eq!(got.multiprocessors, 0);
     let other = Users {
         least: 0,
         ..by_turns(2)
@@ -224,4 +227,38 @@ fn a_device_that_nobody_has_seen_shared_has_one_process() {
     // Once it was shared, it stays refused: the other processes may come back.
     assert!(!admitted.renew(terms(Mode::Auto, users(0), false), 0));
     assert!(admitted.deal(2).is_err());
+}
+
+/// What a kernel that waits may have beside the batches of other streams, and they beside it.
+#[test]
+fn kernels_that_wait_leave_room_for_other_streams() {
+    let mut admitted = Admitted::of(&limits(132));
+    let quota = admitted.deal(2).unwrap();
+    assert_eq!(quota, 49);
+    // A stream alone may have the whole GPU, and no more.
+    let whole = |admitted: &mut Admitted, wanted| admitted.own(0, wanted, quota);
+    assert!(whole(&mut admitted, 133).is_err());
+    whole(&mut admitted, 132).unwrap();
+    // The next kernel of the same stream comes behind it.
+    admitted.own(132, 100, quota).unwrap();
+    // Nobody else has room then.
+    let error = admitted.deal(2).unwrap_err().to_string();
+    assert!(
+        error.contains("have 132 of 132, and a stream needs 26"),
+        "{error}"
+    );
+    admitted.disown(132);
+    let other = admitted.deal(2).unwrap();
+    // 49 blocks of half a multiprocessor, and a kernel.
+    assert!(admitted.own(0, 107, quota).is_err());
+    admitted.own(0, 106, quota).unwrap();
+    // The other stream has room for a kernel of its own only if the first one has less.
+    assert!(admitted.own(0, 1, other).is_err());
+    admitted.disown(106);
+    admitted.own(0, 50, quota).unwrap();
+    admitted.own(0, 56, other).unwrap();
+    assert!(admitted.own(56, 57, other).is_err());
+    // Another process comes.
+    admitted.renew(terms(Mode::Auto, together(1, 132, 132), true), 1);
+    assert!(admitted.own(56, 57, 0).is_err());
 }

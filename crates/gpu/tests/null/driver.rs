@@ -583,7 +583,7 @@ unsafe impl Driver for Null {
         Ok((Function(handle(1)), None))
     }
 
-    unsafe fn resident_blocks(&self, _: Function, _: usize) -> Result<u32> {
+    unsafe fn resident_blocks(&self, _: Function, _: usize, _: usize) -> Result<u32> {
         Ok(2)
     }
 

@@ -1,6 +1,8 @@
-//! What a kernel is launched with: a grid, and parameters as bytes.
+//! What a kernel is launched with: a grid, parameters as bytes, and where it finds how its stream fares.
 
 use std::mem::MaybeUninit;
+
+use crate::memory::Ptr;
 
 /// How many threads run a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +13,24 @@ pub struct Grid {
     pub threads: [u32; 3],
     /// Bytes of dynamic shared memory of a block.
     pub shared: u32,
+}
+
+/// Where kernels of a stream see that it has failed, and say so. Both are null if no kernel runs on a stream that has
+/// failed, as on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reports {
+    /// The address of a `u32` that is not zero once the stream has failed. What follows it is the device's own.
+    pub stop: Ptr,
+    /// The address of memory of the host, which the device's own kernels and `kernels/tidegate_own.cuh` know.
+    pub mirror: Ptr,
+}
+
+impl Reports {
+    /// Of a stream that has none.
+    pub const NONE: Self = Reports {
+        stop: Ptr::NULL,
+        mirror: Ptr::NULL,
+    };
 }
 
 /// The parameters of a kernel, as bytes.

@@ -22,6 +22,9 @@ pub const TILE: u32 = 128;
 /// Threads that a multiprocessor holds: beyond that, more blocks only cost their launch.
 const RESIDENT: usize = 2048;
 
+/// Blocks of the kernel that makes all shares, for each multiprocessor.
+const RESIDENT_SHARES: u32 = 4;
+
 /// Divides by a fixed number `d` with a multiplication and a shift, which GPUs do faster than a division.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +79,7 @@ pub struct FacesGrids {
     pub pack: u32,
     pub unpack: u32,
     pub compute: u32,
+    pub shares: u32,
 }
 
 impl FacesDivisor {
@@ -164,6 +168,9 @@ impl FacesGeometry {
             pack: grid(self.pack_tiles[7]),
             unpack: grid(self.unpack_tiles[7]),
             compute: grid(self.compute_tiles[3]),
+            // All of its blocks run at the same time, and leave room for the others.
+            shares: grid(self.pack_tiles[7].max(self.unpack_tiles[7]))
+                .min(RESIDENT_SHARES * multiprocessors.max(1) as u32),
         }
     }
 }

@@ -3,10 +3,10 @@
 use crate::device::gpu::Gpu;
 
 use super::geometry::{FacesGeometry, FacesGrids, TILE};
-use super::{All, FacesDevice, FacesKernels, Inbox, Message, Part, Shape, Values, Which};
+use super::{All, FacesDevice, FacesKernels, Halves, Inbox, Message, Part, Shape, Values, Which};
 use std::sync::Arc;
 use tidegate_core::kernel::{Foreign, Function, Launch, Module, Plain, foreign};
-use tidegate_core::window::{AllSlots, Slots};
+use tidegate_core::window::{AllSlots, KernelInbox, KernelOutbox, Slots};
 use tidegate_core::{Cells, CellsMut, Error, Result, Stream, World, kernel};
 use tidegate_gpu::TimedEvent;
 use tidegate_hal::device::{Device, DeviceError, Grid, Parameters};
@@ -55,6 +55,14 @@ kernel! {
     unsafe fn bind_unpack_part = "faces_unpack"(g: Plain<FacesGeometry>, slots: Slots<f64>, surface: CellsMut<f64>);
     /// # Safety
     ///
+    /// As [`bind_send`], and there are as many inbound slots. The kernel keeps the contract of kernels that own halves.
+    unsafe fn bind_shares = "faces_shares"(g: Plain<FacesGeometry>, u: &mut [f64], inbox: KernelInbox<f64>, outbox: KernelOutbox<f64>, count: u64);
+    /// # Safety
+    ///
+    /// As [`bind_shares`]; touches the surface alone.
+    unsafe fn bind_shares_part = "faces_shares"(g: Plain<FacesGeometry>, surface: CellsMut<f64>, inbox: KernelInbox<f64>, outbox: KernelOutbox<f64>, count: u64);
+    /// # Safety
+    ///
     /// As [`bind_init`]; touches the interior alone.
     unsafe fn bind_compute = "faces_compute"(g: Plain<FacesGeometry>, interior: CellsMut<f64>);
 }
@@ -66,6 +74,8 @@ type ReadPart = Cells<'static, f64>;
 type WritePart = CellsMut<'static, f64>;
 type Received = Slots<'static, f64>;
 type Outbound = AllSlots<'static, f64>;
+type OwnedIn = KernelInbox<'static, f64>;
+type OwnedOut = KernelOutbox<'static, f64>;
 
 /// Functions, bound once, and their parameters.
 pub struct GpuKernels<D: Gpu> {
@@ -80,6 +90,8 @@ pub struct GpuKernels<D: Gpu> {
     send_part: Function<D, (G, ReadPart, Outbound)>,
     unpack: Function<D, (G, Received, Write)>,
     unpack_part: Function<D, (G, Received, WritePart)>,
+    shares: Function<D, (G, Write, OwnedIn, OwnedOut, u64)>,
+    shares_part: Function<D, (G, WritePart, OwnedIn, OwnedOut, u64)>,
     compute: Function<D, (G, WritePart)>,
 }
 
@@ -128,6 +140,9 @@ impl<D: Gpu> FacesDevice for D {
                 send_part: begin(bind_send_part(&module)?, early),
                 unpack: begin(bind_unpack(&module)?, early),
                 unpack_part: begin(bind_unpack_part(&module)?, early),
+                // No kernel that owns halves begins early.
+                shares: bind_shares(&module)?,
+                shares_part: bind_shares_part(&module)?,
                 compute: begin(bind_compute(&module)?, early),
             }
         };
@@ -276,6 +291,30 @@ impl<D: Gpu> FacesKernels<D> for GpuKernels<D> {
     ) -> Result<()> {
         let kernel = over(&self.unpack_part, self.grids.unpack);
         stream.launch(kernel, (self.geometry(), received.view(), surface))
+    }
+
+    fn shares<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        u: &mut Values<'s, D>,
+        _: (&mut Values<'s, D>, &[Message]),
+        (inbox, outbox): Halves<'_, 's, D>,
+        count: u64,
+    ) -> Result<()> {
+        let kernel = over(&self.shares, self.grids.shares);
+        stream.launch(kernel, (self.geometry(), u, inbox, outbox, count))
+    }
+
+    fn shares_part<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        surface: &mut Part<'s, D>,
+        _: (&mut Values<'s, D>, &[Message]),
+        (inbox, outbox): Halves<'_, 's, D>,
+        count: u64,
+    ) -> Result<()> {
+        let kernel = over(&self.shares_part, self.grids.shares);
+        stream.launch(kernel, (self.geometry(), surface, inbox, outbox, count))
     }
 
     fn compute<'s>(&self, stream: &Stream<'s, D>, interior: &mut Part<'s, D>) -> Result<()> {

@@ -1,10 +1,10 @@
 //! The kernels as closures.
 
-use super::{All, FacesDevice, FacesKernels, Inbox, Message, Part, Shape, Values, Which};
+use super::{All, FacesDevice, FacesKernels, Halves, Inbox, Message, Part, Shape, Values, Which};
 use crate::faces::kernels::{self, Points, initial_value};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use tidegate_core::window::{AllSlots, Slots};
+use tidegate_core::window::{AllSlots, KernelInbox, KernelOutbox, Slots};
 use tidegate_core::{Cells, CellsMut, Result, Stream, World};
 use tidegate_host::Host;
 
@@ -76,6 +76,22 @@ fn send(messages: &[Message], packed: &[f64], mut out: AllSlots<'_, f64>) {
         out.put(*to, 0, &packed[range.clone()]);
     }
     out.complete();
+}
+
+/// Exchanges all messages, in the kernel that owns the halves.
+fn exchange<'i, 'o>(
+    messages: &[Message],
+    packed: &[f64],
+    inbox: KernelInbox<'i, f64>,
+    outbox: KernelOutbox<'o, f64>,
+) -> (KernelInbox<'i, f64>, KernelOutbox<'o, f64>) {
+    let exposed = inbox.post();
+    let mut epoch = outbox.start();
+    for (to, range) in messages {
+        epoch.put(*to, 0, &packed[range.clone()]);
+    }
+    let outbox = epoch.complete();
+    (exposed.wait(), outbox)
 }
 
 /// Closures, each of which shares the shape.
@@ -199,6 +215,50 @@ impl FacesKernels<Host> for HostKernels {
             shape.unpack(received, &mut u);
         };
         stream.launch(kernel, (received.view(), surface))
+    }
+
+    fn shares<'s>(
+        &self,
+        stream: &Stream<'s, Host>,
+        u: &mut Values<'s, Host>,
+        (packed, messages): (&mut Values<'s, Host>, &[Message]),
+        (inbox, outbox): Halves<'_, 's, Host>,
+        count: u64,
+    ) -> Result<()> {
+        let (shape, messages) = (self.0.clone(), messages.to_vec());
+        let kernel = move |u: &mut [f64],
+                           packed: &mut [f64],
+                           mut inbox: KernelInbox<'_, f64>,
+                           mut outbox: KernelOutbox<'_, f64>| {
+            for _ in 0..count {
+                kernels::pack(&shape.geometry, u, packed);
+                (inbox, outbox) = exchange(&messages, packed, inbox, outbox);
+                shape.unpack(inbox.read(), u);
+            }
+        };
+        stream.launch(kernel, (u, packed, inbox, outbox))
+    }
+
+    fn shares_part<'s>(
+        &self,
+        stream: &Stream<'s, Host>,
+        surface: &mut Part<'s, Host>,
+        (packed, messages): (&mut Values<'s, Host>, &[Message]),
+        (inbox, outbox): Halves<'_, 's, Host>,
+        count: u64,
+    ) -> Result<()> {
+        let (shape, messages) = (self.0.clone(), messages.to_vec());
+        let kernel = move |mut u: CellsMut<'_, f64>,
+                           packed: &mut [f64],
+                           mut inbox: KernelInbox<'_, f64>,
+                           mut outbox: KernelOutbox<'_, f64>| {
+            for _ in 0..count {
+                kernels::pack(&shape.geometry, &u, packed);
+                (inbox, outbox) = exchange(&messages, packed, inbox, outbox);
+                shape.unpack(inbox.read(), &mut u);
+            }
+        };
+        stream.launch(kernel, (surface, packed, inbox, outbox))
     }
 
     fn compute<'s>(&self, stream: &Stream<'s, Host>, interior: &mut Part<'s, Host>) -> Result<()> {

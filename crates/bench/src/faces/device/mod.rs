@@ -42,6 +42,11 @@ pub type Outbox<'s, D> = tidegate_core::window::Outbox<'s, f64, D, BySlot>;
 
 /// The right of a kernel to put to all neighbours and to complete them.
 pub type All<'b, 's, D> = tidegate_core::window::LastOfAll<'b, 's, f64, D>;
+/// Both halves of the window, for the kernel that owns them.
+pub type Halves<'b, 's, D> = (
+    tidegate_core::window::LentInbox<'b, 's, f64, D>,
+    tidegate_core::window::LentOutbox<'b, 's, f64, D>,
+);
 /// A message: the neighbour's slot, and where the message is in a packed buffer.
 pub type Message = (tidegate_core::window::Out<f64>, Range<usize>);
 
@@ -207,6 +212,35 @@ pub trait FacesKernels<D: FacesDevice> {
         stream: &Stream<'s, D>,
         received: &Inbox<'s, D>,
         surface: &mut Part<'s, D>,
+    ) -> Result<()>;
+
+    /// Makes so many shares, in one kernel: it gathers the messages, exchanges them by itself, and sums the surface. A
+    /// kernel of the host packs the messages before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::launch`].
+    fn shares<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        u: &mut Values<'s, D>,
+        packed: (&mut Values<'s, D>, &[Message]),
+        halves: Halves<'_, 's, D>,
+        count: u64,
+    ) -> Result<()>;
+
+    /// Like [`shares`](Self::shares), of the surface alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::launch`].
+    fn shares_part<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+        surface: &mut Part<'s, D>,
+        packed: (&mut Values<'s, D>, &[Message]),
+        halves: Halves<'_, 's, D>,
+        count: u64,
     ) -> Result<()>;
 
     /// Sums the points inside that elements share.

@@ -43,6 +43,8 @@ pub enum Variant {
     Device,
     /// As device; one share is recorded in a graph, and replayed.
     DeviceGraph,
+    /// One kernel makes all shares: it gathers, puts, completes, waits and unpacks; the host waits once.
+    DevicePersistent,
     /// One-sided epochs over tidegate; the host waits for the stream in every share.
     Rma,
     /// Two-sided messages over tidegate; the host waits for the stream in every share.
@@ -67,7 +69,7 @@ impl Variant {
     ];
 
     /// All variants over this library.
-    pub const ALL: [Variant; 9] = [
+    pub const ALL: [Variant; 10] = [
         Variant::St,
         Variant::StGraph,
         Variant::StStrided,
@@ -75,6 +77,7 @@ impl Variant {
         Variant::StSeparate,
         Variant::Device,
         Variant::DeviceGraph,
+        Variant::DevicePersistent,
         Variant::Rma,
         Variant::P2p,
     ];
@@ -93,6 +96,7 @@ impl Variant {
             Variant::StSeparate => "st-separate",
             Variant::Device => "device",
             Variant::DeviceGraph => "device-graph",
+            Variant::DevicePersistent => "device-persistent",
             Variant::Rma => "rma",
             Variant::P2p => "p2p",
             Variant::MpiRma => "mpi-rma",

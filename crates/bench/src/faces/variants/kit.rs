@@ -215,7 +215,22 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         &self,
         stream: &Stream<'s, D>,
     ) -> Result<(Inbox<'s, D>, Outbox<'s, D>)> {
-        let mut window = SlotWindow::new("faces");
+        self.opened(SlotWindow::new("faces"), stream)
+    }
+
+    /// The same, for kernels that own its halves.
+    pub(super) fn window_for_kernels<'s>(
+        &self,
+        stream: &Stream<'s, D>,
+    ) -> Result<(Inbox<'s, D>, Outbox<'s, D>)> {
+        self.opened(SlotWindow::new("faces").for_kernels(), stream)
+    }
+
+    fn opened<'s>(
+        &self,
+        mut window: SlotWindow<f64>,
+        stream: &Stream<'s, D>,
+    ) -> Result<(Inbox<'s, D>, Outbox<'s, D>)> {
         for neighbour in &self.neighbours {
             let (rank, direction) = (neighbour.rank, neighbour.direction);
             // A message from there was sent in the opposite direction.

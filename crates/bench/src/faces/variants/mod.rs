@@ -12,6 +12,7 @@
 //! | [`StSeparate`](super::params::Variant::StSeparate) | post, pack kernel, an epoch for each message, wait, unpack kernel: a kernel a message, as the paper's separate kernels are | one after all shares |
 //! | [`StGraph`](super::params::Variant::StGraph), [`StStridedGraph`](super::params::Variant::StStridedGraph) | the share of `St` or `StStrided`, recorded once | one after all shares |
 //! | [`Device`](super::params::Variant::Device), [`DeviceGraph`](super::params::Variant::DeviceGraph) | one kernel gathers, puts straight to the neighbours' slots, and completes them; before it the wait for their exposures, behind it post and wait as one work item, unpack kernel | one after all shares |
+//! | [`DevicePersistent`](super::params::Variant::DevicePersistent) | all shares in one kernel, which owns both halves: it gathers, puts, completes, waits and unpacks | one after all shares |
 //! | [`Rma`](super::params::Variant::Rma) | kernels on a stream; the calling thread waits for it, then posts, puts, completes, and waits until all has come | before and after the messages |
 //! | [`P2p`](super::params::Variant::P2p) | as `Rma`, with an epoch of its own for each message | as `Rma` |
 //! | [`MpiRma`](super::params::Variant::MpiRma), [`MpiP2p`](super::params::Variant::MpiP2p) | as `Rma` and `P2p`, by the calls of an MPI: MPI_Win_post, start, put, complete, wait; MPI_Irecv, Isend, Waitall | as `Rma` |
@@ -39,6 +40,7 @@ mod host;
 mod kit;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod persistent;
 mod run;
 mod setup;
 mod st;

@@ -4,7 +4,7 @@ use super::kit::Kit;
 #[cfg(feature = "mpi")]
 use super::mpi;
 use super::setup::{Goal, SetupOn};
-use super::{host, st};
+use super::{host, persistent, st};
 use crate::faces::device::FacesDevice;
 use crate::faces::params::Variant;
 use crate::faces::timeline::{Span, Timeline};
@@ -62,6 +62,7 @@ fn reach<D: FacesDevice>(kit: &Kit<'_, D>, variant: Variant, goal: Goal<'_>) -> 
         Variant::StSeparate => st::run(kit, st::Form::SEPARATE, false, goal),
         Variant::Device => st::run(kit, st::Form::INSIDE, false, goal),
         Variant::DeviceGraph => st::run(kit, st::Form::INSIDE, true, goal),
+        Variant::DevicePersistent => persistent::run(kit, goal),
         Variant::Rma if D::INLINE_MESSAGES => host::run(kit, host::Epochs::One, goal),
         Variant::P2p if D::INLINE_MESSAGES => host::run(kit, host::Epochs::Each, goal),
         Variant::Rma => st::run(kit, st::Form::RMA, false, goal),

@@ -18,7 +18,7 @@ use std::ops::Range;
 use tidegate_hal::batch::{Awaited, Batch, POISON, QUANTUM, Tag};
 use tidegate_hal::memory::Ptr;
 
-use super::super::tag::RawTag;
+use super::super::RawTag;
 use super::super::{FAULT_WAIT, LANE_WAITS, MOST_BLOCKS, PART, TEAM_WARPS};
 use super::failure::FAULT_ABORTED;
 use super::launched::{Home, Launched};

@@ -1,8 +1,7 @@
-//! A wait's tag, encoded in numbers. The kernel returns them if the wait fails or takes long, and does not interpret
-//! them.
+//! A wait's tag, encoded in numbers. Kernels return them if the wait fails or takes long, and do not interpret them.
 
-use tidegate_hal::batch::{Awaited, Tag};
-use tidegate_hal::ids::{TeamId, WindowId};
+use super::{Awaited, Tag};
+use crate::ids::{TeamId, WindowId};
 
 /// The kinds of awaited things by number. The stamped kernel knows that of an event.
 const AWAITED: [Awaited; 7] = [
@@ -19,7 +18,7 @@ const AWAITED: [Awaited; 7] = [
 const NO_TEAM: u32 = TeamId::MOST + 1;
 const _: () = assert!(NO_TEAM < 1 << 24);
 
-/// A part of what the kernel reads and writes.
+/// A [`Tag`] as kernels of devices read and write it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawTag {

@@ -1,0 +1,458 @@
+//! Kernels that own halves of windows, and make epochs by themselves (`kernels/tidegate_own.cuh`).
+
+use std::time::Duration;
+
+use super::common::{I, Kernels, O, R, S, W, ranks};
+use super::processes::number;
+use crate::vendor::prelude::*;
+use tidegate::error::{Awaited, Cause, DeviceError, EpochError, PutFault, StreamError};
+use tidegate::kernel::Module;
+
+tidegate::kernel! {
+    /// Kernels that own halves.
+    ///
+    /// # Safety
+    ///
+    /// The module is `samples.cu`. Some of what `wrongly` does breaks the contract, and is found before it does harm.
+    unsafe struct Owners {
+        /// `epochs` epochs, each of which puts `number * scale + i` and counts what is not `number * theirs + i`. The
+        /// number is in `state`. The grid owns the halves, or its first block.
+        fn epochs = "own_epochs"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, from: In<u64>, to: Out<u64>, x: &mut [u64], state: &mut [u64], epochs: u64, scale: u64, theirs: u64, errors: &mut [u64], by_grid: u32);
+        /// Does something wrong.
+        fn wrongly = "own_wrongly"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, to: Out<u64>, number: u64, what: u32);
+    }
+}
+
+fn load(world: &W) -> Owners<Gpu> {
+    let module = Module::load(world, tidegate_kernels::SAMPLES).unwrap();
+    // SAFETY: the module is `samples.cu`.
+    let owners = unsafe { Owners::bind(&module) }.unwrap();
+    world.all_gather("owners are loaded", Vec::new()).unwrap();
+    owners
+}
+
+fn scale(rank: usize) -> u64 {
+    1_000_003 * (rank as u64 + 1)
+}
+
+/// A rank in a ring, whose epochs are numbered in device memory.
+#[derive(Carry)]
+struct Ring<'s> {
+    x: R<'s, u64>,
+    state: R<'s, u64>,
+    errors: R<'s, u64>,
+    inbox: I<'s, u64>,
+    outbox: O<'s, u64>,
+    from: In<u64>,
+    to: Out<u64>,
+}
+
+struct Plan<'k> {
+    k: &'k Kernels,
+    owners: &'k Owners<Gpu>,
+    rank: usize,
+    left: usize,
+}
+
+/// Who makes epochs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum By {
+    Host,
+    Block,
+    /// A grid of so many blocks.
+    Grid(usize),
+}
+
+fn open<'s>(s: &S<'s>, window: SlotWindow<u64>, len: usize) -> Result<Ring<'s>> {
+    let world = s.world();
+    let (left, right) = world.ring();
+    let mut window = window;
+    let from = window.slot_from(left, 0, len);
+    let to = window.slot_to(right, 0);
+    let (inbox, outbox) = window.open(s)?;
+    Ok(Ring {
+        x: Region::zeroed(world, len)?.on(s)?,
+        state: Region::zeroed(world, 1)?.on(s)?,
+        errors: Region::zeroed(world, 1)?.on(s)?,
+        inbox,
+        outbox,
+        from,
+        to,
+    })
+}
+
+impl Plan<'_> {
+    fn epochs<'s>(&self, s: &S<'s>, r: &mut Ring<'s>, epochs: u64, by: By) -> Result<()> {
+        let (blocks, by_grid): (usize, u32) = match by {
+            // The other blocks have nothing to do with it.
+            By::Block | By::Host => (2, 0),
+            By::Grid(blocks) => (blocks, 1),
+        };
+        let kernel = self.owners.epochs.threads(blocks * 96, 96);
+        let arguments = (
+            r.inbox.lend(),
+            r.outbox.lend(),
+            r.from,
+            r.to,
+            &mut r.x,
+            &mut r.state,
+            epochs,
+            scale(self.rank),
+            scale(self.left),
+            &mut r.errors,
+            by_grid,
+        );
+        s.launch(kernel, arguments)
+    }
+
+    fn step<'s>(&self, s: &S<'s>, mut r: Ring<'s>, epochs: u64, by: By) -> Result<Ring<'s>> {
+        if by != By::Host {
+            self.epochs(s, &mut r, epochs, by)?;
+            return Ok(r);
+        }
+        let len = r.x.len();
+        for _ in 0..epochs {
+            let over = self.k.produce.threads(len, 128);
+            s.launch(over, (&mut r.x, &mut r.state, scale(self.rank)))?;
+            let mut epoch = r.outbox.start();
+            epoch.put(&r.x, r.to)?;
+            (r.inbox, r.outbox) = exchange(s, r.inbox, epoch)?;
+            let (all, theirs) = (len as u64, scale(self.left));
+            let view = r.inbox.view();
+            let arguments = (view, 0u64, 0u64, all, &r.state, theirs, &mut r.errors);
+            s.launch(self.k.consume.threads(len, 128), arguments)?;
+            s.launch(self.k.tick.threads(1, 32), (&mut r.state,))?;
+        }
+        Ok(r)
+    }
+}
+
+/// So many ranks in a ring alternate between epochs of the host and of kernels, and replay both. `rounds` times, each
+/// maker makes `epochs` epochs. Returns how many there were.
+fn mixed(n: usize, buffers: Buffers, len: usize, rounds: usize, epochs: u64) -> u64 {
+    let counts = ranks(n, |world, k| {
+        let owners = load(&world);
+        let plan = Plan {
+            k: &k,
+            owners: &owners,
+            rank: world.rank(),
+            left: world.ring().0,
+        };
+        stream!(let mut s = world.stream().unwrap());
+        let window = SlotWindow::new("owned").buffers(buffers).for_kernels();
+        let mut r = open(&s, window, len).unwrap();
+        let makers = [By::Block, By::Host, By::Grid(1), By::Grid(3)];
+        let each = |by: By| if by == By::Host { 3 } else { epochs };
+        // The first launch is not inside a capture.
+        r = plan.step(&s, r, 2, By::Grid(2)).unwrap();
+        let (graph, mut r) = s
+            .capture(r, |s, r| {
+                let step = |r, by| plan.step(s, r, each(by), by);
+                makers.into_iter().try_fold(r, step)
+            })
+            .unwrap();
+        for _ in 0..rounds {
+            for by in makers {
+                r = plan.step(&s, r, each(by), by).unwrap();
+            }
+            r = graph.replay(&s, r, 2).unwrap();
+        }
+        let count = r.state.to_vec(&s).unwrap()[0];
+        assert_eq!(r.errors.to_vec(&s).unwrap(), [0], "rank {}", world.rank());
+        assert_eq!(count, 2 + rounds as u64 * 3 * (3 * epochs + 3));
+        count
+    });
+    counts[0]
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn epochs_of_kernels_and_of_the_host_alternate() {
+    for n in [2, 3] {
+        for buffers in [Buffers::Single, Buffers::Double] {
+            mixed(n, buffers, 1000, 2, 5);
+        }
+    }
+    // Slots of one element, and of none that a thread would put.
+    mixed(2, Buffers::Double, 1, 2, 5);
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn many_epochs_of_kernels_are_right() {
+    let most = number("TIDEGATE_GPU_EPOCHS", 3_000);
+    let epochs = mixed(2, Buffers::Double, 64, 3, most / 27);
+    assert!(epochs >= most / 27 * 27);
+}
+
+/// The errors of two ranks of which the first does something wrong.
+fn wrong(what: u32, number: u64) -> [Result<()>; 2] {
+    let results = ranks(2, |world, k| -> Result<()> {
+        let owners = load(&world);
+        stream!(let s = world.stream().unwrap());
+        let mut r = open(&s, SlotWindow::new("wrong").for_kernels(), 37).unwrap();
+        let plan = Plan {
+            k: &k,
+            owners: &owners,
+            rank: world.rank(),
+            left: world.ring().0,
+        };
+        if world.rank() == 0 {
+            let kernel = owners.wrongly.threads(64, 32);
+            let halves = (r.inbox.lend(), r.outbox.lend(), r.to, number, what);
+            s.launch(kernel, halves).unwrap();
+        } else {
+            plan.epochs(&s, &mut r, 2, By::Grid(2)).unwrap();
+        }
+        world.all_gather("enqueued", Vec::new()).unwrap();
+        s.synchronize()
+    });
+    results.try_into().expect("there are two ranks")
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn kernels_that_break_their_contract_fail_by_name() {
+    let cases = [
+        (0, 0, PutFault::LeftExposed),
+        (1, 0, PutFault::LeftOpen),
+        (2, 37, PutFault::Beyond { slot: 0, end: 38 }),
+        (3, 1, PutFault::NoSlot { slot: 1 }),
+        (4, 0, PutFault::OutOfTurn),
+        (5, 0, PutFault::NotClosed),
+    ];
+    for (what, number, expected) in cases {
+        let [mine, others] = wrong(what, number).map(|result| result.expect_err("it is wrong"));
+        let Error::Stream(StreamError::KernelFault { rank: 0, fault, .. }) = &mine else {
+            panic!("{what}: {mine}");
+        };
+        assert_eq!(**fault, expected, "{what}");
+        let Error::Wait(failed) = &others else {
+            panic!("{what}: {others}");
+        };
+        let cause = &failed.cause;
+        assert!(
+            matches!(cause, Cause::StreamFailed { rank: 0, .. }),
+            "{what}: {others}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn what_kernels_cannot_own_is_refused() {
+    ranks(2, |world, k| {
+        let owners = load(&world);
+        let (rank, left) = (world.rank(), world.ring().0);
+        let plan = Plan {
+            k: &k,
+            owners: &owners,
+            rank,
+            left,
+        };
+        stream!(let s = world.stream().unwrap());
+        // Short data land in this window.
+        let mut lands = open(&s, SlotWindow::new("lands"), 8).unwrap();
+        let error = plan.epochs(&s, &mut lands, 1, By::Block).unwrap_err();
+        let Error::Epoch(EpochError::NotByKernels { reason, .. }) = &error else {
+            panic!("{error}");
+        };
+        assert!(reason.contains("`for_kernels`"), "{error}");
+        // More blocks than can run at the same time. Nothing is lost.
+        let mut r = open(&s, SlotWindow::new("owned").for_kernels(), 8).unwrap();
+        let error = plan.epochs(&s, &mut r, 1, By::Grid(1 << 20)).unwrap_err();
+        let Error::Device(DeviceError::Exhausted { .. }) = &error else {
+            panic!("{error}");
+        };
+        let lands = plan.step(&s, lands, 2, By::Host).unwrap();
+        let r = plan.step(&s, r, 2, By::Block).unwrap();
+        for r in [lands, r] {
+            assert_eq!(r.state.to_vec(&s).unwrap(), [2]);
+            assert_eq!(r.errors.to_vec(&s).unwrap(), [0]);
+        }
+    });
+    ranks(1, |world, k| {
+        let owners = load(&world);
+        let plan = Plan {
+            k: &k,
+            owners: &owners,
+            rank: 0,
+            left: 0,
+        };
+        stream!(let s = world.stream().unwrap());
+        let mut r = open(&s, SlotWindow::new("own").for_kernels(), 8).unwrap();
+        let error = plan.epochs(&s, &mut r, 1, By::Block).unwrap_err();
+        let is_refused = matches!(
+            error,
+            Error::Epoch(EpochError::NotByKernels { rank: 0, .. })
+        );
+        assert!(is_refused, "{error}");
+    });
+}
+
+/// Rank 1 does not take part. What it does instead ends the waits of rank 0's kernel.
+fn alone(limit: Option<Duration>, instead: impl Fn(&S<'_>, Ring<'_>) + Sync) -> Error {
+    let results = ranks(2, |world, k| -> Result<()> {
+        let owners = load(&world);
+        let plan = Plan {
+            k: &k,
+            owners: &owners,
+            rank: world.rank(),
+            left: world.ring().0,
+        };
+        stream!(let s = world.stream().unwrap());
+        let mut window = SlotWindow::new("w").for_kernels();
+        if let Some(limit) = limit.filter(|_| world.rank() == 0) {
+            window = window.fail_after(limit);
+        }
+        let mut r = open(&s, window, 8).unwrap();
+        if world.rank() == 1 {
+            world.all_gather("launched", Vec::new()).unwrap();
+            instead(&s, r);
+            return Ok(());
+        }
+        plan.epochs(&s, &mut r, 3, By::Grid(2)).unwrap();
+        world.all_gather("launched", Vec::new()).unwrap();
+        s.synchronize()
+    });
+    let [mine, _]: [Result<()>; 2] = results.try_into().expect("there are two ranks");
+    mine.unwrap_err()
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn every_wait_of_a_kernel_ends() {
+    let cause = |error: &Error| {
+        let Error::Wait(failed) = error else {
+            panic!("{error}");
+        };
+        let awaited = [Awaited::Completion, Awaited::Exposure];
+        assert!(awaited.contains(&failed.awaited), "{error}");
+        failed.cause.clone()
+    };
+    // The peer ends.
+    let error = alone(None, |_, _| {});
+    assert!(
+        matches!(cause(&error), Cause::PeerLeft { rank: 1 }),
+        "{error}"
+    );
+    // It revokes the window.
+    let error = alone(None, |_, r| drop(r.outbox.start()));
+    assert!(
+        matches!(cause(&error), Cause::Dropped { rank: 1, .. }),
+        "{error}"
+    );
+    // The limit comes.
+    let error = alone(Some(Duration::from_millis(100)), |s, _r| {
+        std::thread::sleep(Duration::from_secs(2));
+        let _ = s.synchronize();
+    });
+    assert!(matches!(cause(&error), Cause::Limit { .. }), "{error}");
+}
+
+/// Rank 0 gets by one window, and puts by another. What it puts behind a wait that has failed may be wrong, so its target
+/// must not take it for complete.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_kernel_behind_a_failed_wait_completes_no_target() {
+    let results = ranks(3, |world, k| -> Result<()> {
+        let owners = load(&world);
+        let rank = world.rank();
+        stream!(let s = world.stream().unwrap());
+        let mut gets = SlotWindow::<u64>::new("gets").for_kernels();
+        let from = (rank == 0).then(|| gets.slot_from(1, 0, 8));
+        if rank == 1 {
+            gets.slot_to(0, 0);
+        }
+        let mut puts = SlotWindow::<u64>::new("puts").for_kernels();
+        let to = (rank == 0).then(|| puts.slot_to(2, 0));
+        if rank == 2 {
+            puts.slot_from(0, 0, 8);
+        }
+        let (mut inbox, outbox) = gets.open(&s).unwrap();
+        let (arrived, mut origin) = puts.open(&s).unwrap();
+        if let (Some(from), Some(to)) = (from, to) {
+            let plan = Plan {
+                k: &k,
+                owners: &owners,
+                rank,
+                left: 1,
+            };
+            let [mut x, mut state, mut errors] =
+                [8, 1, 1].map(|len| Region::zeroed(&world, len).unwrap().on(&s).unwrap());
+            let kernel = plan.owners.epochs.threads(2 * 96, 96);
+            let arguments = (
+                inbox.lend(),
+                origin.lend(),
+                from,
+                to,
+                &mut x,
+                &mut state,
+                3u64,
+                1u64,
+                1u64,
+                &mut errors,
+                1u32,
+            );
+            s.launch(kernel, arguments).unwrap();
+            world.all_gather("launched", Vec::new()).unwrap();
+            return s.synchronize();
+        }
+        let waited = match rank {
+            2 => {
+                let arrived = arrived.post(&s).unwrap().wait(&s).unwrap();
+                Some(arrived.post(&s).unwrap().wait(&s).unwrap())
+            }
+            _ => None,
+        };
+        world.all_gather("launched", Vec::new()).unwrap();
+        if rank == 1 {
+            drop(outbox.start());
+        }
+        let synchronized = s.synchronize();
+        drop(waited);
+        synchronized
+    });
+    let [mine, _, others]: [Result<()>; 3] = results.try_into().expect("there are three ranks");
+    let Error::Wait(failed) = mine.unwrap_err() else {
+        panic!("its wait has failed");
+    };
+    assert!(matches!(failed.cause, Cause::Dropped { rank: 1, .. }));
+    let error = others.unwrap_err();
+    let Error::Wait(failed) = &error else {
+        panic!("{error}");
+    };
+    // Rank 0 has failed and left. (Its first epoch was complete before the wait.)
+    let causes = matches!(
+        failed.cause,
+        Cause::StreamFailed { rank: 0, .. } | Cause::PeerLeft { rank: 0 }
+    );
+    assert!(causes && error.to_string().contains("epoch 1:"), "{error}");
+}
+
+/// The program of a rank panics while its kernel waits.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_stream_that_is_told_to_stop_ends_the_waits_of_its_kernel() {
+    let outcome = std::panic::catch_unwind(|| {
+        ranks(2, |world, k| {
+            let owners = load(&world);
+            let plan = Plan {
+                k: &k,
+                owners: &owners,
+                rank: world.rank(),
+                left: world.ring().0,
+            };
+            stream!(let s = world.stream().unwrap());
+            let mut r = open(&s, SlotWindow::new("w").for_kernels(), 8).unwrap();
+            if world.rank() == 0 {
+                plan.epochs(&s, &mut r, 3, By::Grid(2)).unwrap();
+                panic!("on purpose");
+            }
+            // It stays until the other one has ended.
+            let _ = world.all_gather("never", Vec::new());
+        });
+    });
+    let panic = outcome.unwrap_err();
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
+}
