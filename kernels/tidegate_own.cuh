@@ -163,6 +163,11 @@ DEV void meet(Grid grid, OwnHead *head) {
   block_barrier();
 }
 
+// Whether a team can own a half.
+template <class Team> struct CanOwn { enum { value = 0 }; };
+template <> struct CanOwn<Block> { enum { value = 1 }; };
+template <> struct CanOwn<Grid> { enum { value = 1 }; };
+
 // Whether this block keeps the team's notes.
 DEV bool leads(Block) { return true; }
 DEV bool leads(Grid grid) { return grid.block() == 0; }
@@ -184,6 +189,8 @@ struct OwnHalf {
 
 // What all tokens of a half are made of. Each thread of the team has its own.
 template <class Team> class Owned {
+  static_assert(CanOwn<Team>::value, "a half is owned by a Block or by the Grid");
+
  protected:
   OwnHalf half;
   u64 made;   // epochs that the kernel has begun with the half, without the one that is open

@@ -13,6 +13,7 @@ use crate::nvrtc::{Header, Nvrtc};
 use crate::provide::provide;
 use crate::skipped;
 use crate::step::root;
+use crate::wrong;
 use crate::zig::{ZIG, Zig};
 
 #[path = "../../kernels/sources.rs"]
@@ -64,11 +65,13 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, String> {
     }
     let nvrtc = Nvrtc::load(&root.join(need::pip_folder(NAME, VERSION)).join(LIBRARIES))?;
     for gpu in AMD {
-        for checks in [false, true] {
+        for checks in [&[][..], &["-DTIDEGATE_CHECKS"]] {
             zig.user(&folder.join("users"), "step", gpu, checks)?;
         }
     }
-    let mut made = ptx(&nvrtc, &folder, &sources)?;
+    let headers = headers(&folder)?;
+    wrong::check((&nvrtc, &headers), &zig, &folder)?;
+    let mut made = ptx((&nvrtc, &headers), &sources)?;
     made.extend(code_objects(&zig, &folder, &sources)?);
     let ok = if check {
         report(&folder, &made)?
@@ -89,8 +92,8 @@ struct Made {
     bytes: Vec<u8>,
 }
 
-/// Compiles all sources of a folder to PTX.
-fn ptx(nvrtc: &Nvrtc, folder: &Path, sources: &[Source]) -> Result<Vec<Made>, String> {
+/// What the sources of a folder may include.
+fn headers(folder: &Path) -> Result<Vec<Header>, String> {
     let mut headers = Vec::new();
     for (within, ending) in INCLUDED {
         for (name, text) in files(&folder.join(within), ending)? {
@@ -98,13 +101,18 @@ fn ptx(nvrtc: &Nvrtc, folder: &Path, sources: &[Source]) -> Result<Vec<Made>, St
             headers.push(Header { name, text });
         }
     }
+    Ok(headers)
+}
+
+/// Compiles all sources to PTX.
+fn ptx((nvrtc, headers): (&Nvrtc, &[Header]), sources: &[Source]) -> Result<Vec<Made>, String> {
     let mut made = Vec::new();
     for source in sources {
         let name = format!("{}.cu", source.name);
         for target in &source.targets {
             let options = [&format!("--gpu-architecture={target}"), "--std=c++17"];
             let text = nvrtc
-                .compile(&name, &source.text, &headers, &options)
+                .compile(&name, &source.text, headers, &options)
                 .map_err(|why| format!("kernels/{name} does not compile for {target}: {why}"))?;
             let file = source.ptx(target);
             check_head(&text, target).map_err(|why| format!("kernels/{file} {why}"))?;

@@ -33,6 +33,7 @@ mod targets;
 mod test;
 mod watch;
 mod weight;
+mod wrong;
 mod zig;
 
 use std::process::ExitCode;

@@ -60,19 +60,17 @@ impl Zig {
     }
 
     /// Compiles a user's source of a folder, as hipcc does: it includes `tidegate.cuh` alone, and has the words of its
-    /// toolkit. `checks` defines `TIDEGATE_CHECKS`.
+    /// toolkit. `more` are further arguments.
     pub(crate) fn user(
         &self,
         folder: &Path,
         name: &str,
         gpu: &str,
-        checks: bool,
+        more: &[&str],
     ) -> Result<(), String> {
         let mut clang = self.clang(folder, gpu);
         clang.args(["-I", ".", "-I", "..", "-Wall", "-Wextra", "-Werror"]);
-        if checks {
-            clang.arg("-DTIDEGATE_CHECKS");
-        }
+        clang.args(more);
         let output = self.scratch.join(format!("{name}.{gpu}.user.s"));
         run(clang.arg(format!("{name}.cu")).arg("-o").arg(output))
     }
