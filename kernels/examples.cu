@@ -164,8 +164,8 @@ extern "C" __global__ void solve(double *u, u64 len, double *v, u64 room, const 
     auto told = errors_out.own(grid);
     unsigned sweeps = 0;
     double worst = tolerance;
-    while (fits && sweeps < most && !(worst < tolerance)) {
-        for (unsigned sweep = 0; sweep < 200; sweep++) {
+    while (fits && sweeps < most && !(worst < tolerance) && !errors.failed()) {
+        for (unsigned sweep = 0; sweep < 200 && !inbox.failed(); sweep++) {
             double *from = sweep % 2 ? v : u, *to = sweep % 2 ? u : v;
             // The other blocks have written what this one sends, and have read what it writes.
             inbox.barrier();

@@ -546,7 +546,7 @@ KERNEL faces_shares(FACES_ARGUMENT g, double *u, u64 u_len, tidegate::KernelInbo
   auto inbox = in.own(tidegate::Grid());
   auto outbox = out.own(tidegate::Grid());
   const bool fits = u_len >= g.values && inbox.count() >= g.messages && outbox.count() >= g.messages;
-  for (; count; count--) {
+  for (; count && !inbox.failed() && !outbox.failed(); count--) {
     auto exposed = tidegate::move(inbox).post();
     auto epoch = tidegate::move(outbox).start();
     for (u32 k = threadIdx.x; fits && k < 26u; k += blockDim.x)

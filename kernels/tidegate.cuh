@@ -69,7 +69,7 @@
 //       tidegate::Grid all;
 //       auto inbox = in.own(all);
 //       auto outbox = out.own(all);
-//       while (times--) {
+//       while (times-- && !inbox.failed()) {
 //         auto exposed = tidegate::move(inbox).post();
 //         auto epoch = tidegate::move(outbox).start();
 //         for (unsigned long long i = all.rank(); i < len; i += all.size()) epoch.put_value(to, i, x[i]);
@@ -84,7 +84,8 @@
 //
 // The team that owns a half is a `Block` or the `Grid`. Each call takes the token that it ends, and returns the one of the
 // next state, which has the calls of that state: an inbox that is exposed cannot be read, and nothing can be put before
-// `start`. `inbox.barrier()`, which every token has, is a barrier of the team.
+// `start`. `inbox.barrier()`, which every token has, is a barrier of the team. `inbox.failed()` tells a kernel that its
+// stream has failed, so that it need not go on.
 //
 // # The contract of a kernel that puts
 //
@@ -130,7 +131,9 @@
 // with it.
 //
 // Kernels run even on a stream that has failed. They complete no target then, and store nothing to a target that has not
-// posted. The waits of a kernel that owns a half return at once then: so the kernel must end whatever its slots contain.
+// posted. The waits and the barriers of a kernel that owns a half return at once then. So the kernel must end whatever its
+// slots contain, and whatever other blocks have written. A kernel of many epochs asks whether it has `failed`, and closes its
+// halves then, so that it ends soon.
 
 #ifndef TIDEGATE_CUH
 #define TIDEGATE_CUH

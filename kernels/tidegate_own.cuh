@@ -18,8 +18,9 @@
 // # Failure
 //
 // A kernel fails its stream in the way of a batch: it records the fault in the stream's state, and in the mirror that the
-// host reads. From then on no wait of the kernel blocks, no thread of the block stores to a peer once it has heard, and no
-// add is made. So the kernel comes to its end, and the item behind it poisons the words of all peers.
+// host reads. From then on no wait and no barrier of the kernel blocks, no thread of the block stores to a peer once it has
+// heard, and no add is made. So the kernel comes to its end, sooner if it asks (`failed`), and the item behind it poisons
+// the words of all peers.
 
 #ifndef TIDEGATE_OWN_CUH
 #define TIDEGATE_OWN_CUH
@@ -149,16 +150,16 @@ DEV bool gather(Grid grid, u32 *arrived) {
   return last;
 }
 
-// A barrier of the team. All blocks of the kernel come to it, so it ends on a stream that has failed, too.
-DEV void meet(Block, OwnHead *) { block_barrier(); }
-DEV void meet(Grid grid, OwnHead *head) {
+// A barrier of the team. On a stream that has failed, some blocks may have left, and no block waits for them.
+DEV void meet(Block, OwnHead *, const u32 *) { block_barrier(); }
+DEV void meet(Grid grid, OwnHead *head, const u32 *stop) {
   block_barrier();
   const u32 blocks = (u32)grid.blocks();
   if (Block().rank() == 0 && blocks > 1) {
     const u64 before = load_relaxed((u64)&head->barriers);
     if (arrive((u64)&head->met, blocks - 1) == blocks - 1) store_release((u64)&head->barriers, before + 1);
     else
-      while (load_acquire((u64)&head->barriers) == before) pause(20);
+      for (u32 looks = 0; load_acquire((u64)&head->barriers) == before && !(looks % 16 == 0 && load_relaxed32(stop)); looks++) pause(20);
   }
   block_barrier();
 }
@@ -259,6 +260,8 @@ template <class Team> class Owned {
 
   // Waits for all peers.
   DEV void await() {
+    // All threads have read the last answer.
+    block_barrier();
 #pragma unroll 1
     for (u64 k = Block().rank(); k < half.peers; k += Block().size()) {
       const u64 from = this->from(k);
@@ -270,8 +273,6 @@ template <class Team> class Owned {
       if (!ok && (!live || !await_long(half.state, half.mirror, peer(k), from, (u32)k))) *owner_failed() = 1;
     }
     block_barrier();
-    // (If another half fails now, some threads may not hear of it yet. They store to slots that are exposed, and nobody
-    // is told.)
     live = live && !*(volatile u32 *)owner_failed();
   }
 
@@ -285,8 +286,11 @@ template <class Team> class Owned {
 
  public:
   // A barrier of the team, in the middle of an epoch or outside. All of its threads call it. What they did before is seen
-  // by all of them behind it.
-  DEV void barrier() const { meet(Team(), half.head); }
+  // by all of them behind it. On a stream that has failed, it returns at once.
+  DEV void barrier() const { meet(Team(), half.head, &half.state->stop); }
+  // Whether the stream had failed by the last `start` or `wait` of this half. All threads of a block get the same answer.
+  // Then the kernel need not go on.
+  DEV bool failed() const { return !live; }
 };
 
 template <class T, class Team> class Exposed;
@@ -302,6 +306,7 @@ template <class T, class Team> class Inbox : Owned<Team> {
 
  public:
   using Owned<Team>::barrier;
+  using Owned<Team>::failed;
   Inbox(Inbox &&) = default;
   Inbox &operator=(Inbox &&) = default;
 
@@ -331,6 +336,7 @@ template <class T, class Team> class Exposed {
 
  public:
   DEV void barrier() const { inbox.barrier(); }
+  DEV bool failed() const { return inbox.failed(); }
   Exposed(Exposed &&) = default;
   Exposed &operator=(Exposed &&) = default;
 
@@ -362,6 +368,7 @@ template <class T, class Team> class Outbox : Owned<Team> {
 
  public:
   using Owned<Team>::barrier;
+  using Owned<Team>::failed;
   Outbox(Outbox &&) = default;
   Outbox &operator=(Outbox &&) = default;
 
@@ -387,6 +394,7 @@ template <class T, class Team> class Access {
 
  public:
   DEV void barrier() const { outbox.barrier(); }
+  DEV bool failed() const { return outbox.failed(); }
   Access(Access &&) = default;
   Access &operator=(Access &&) = default;
 

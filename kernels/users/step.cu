@@ -41,7 +41,7 @@ extern "C" __global__ void pass(double *x, u64 len, tidegate::KernelInbox<double
     tidegate::Grid all;
     auto inbox = in.own(all);
     auto outbox = out.own(all);
-    while (times--) {
+    while (times-- && !inbox.failed()) {
         auto exposed = tidegate::move(inbox).post();
         auto epoch = tidegate::move(outbox).start();
         for (u64 i = all.rank(); i < len; i += all.size()) epoch.put_value(to, i, x[i]);

@@ -1,6 +1,7 @@
 //! Kernels that own halves of windows, and make epochs by themselves (`kernels/tidegate_own.cuh`).
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use super::common::{I, Kernels, O, R, S, W, ranks};
 use super::processes::number;
@@ -16,7 +17,7 @@ tidegate::kernel! {
     /// The module is `samples.cu`. Some of what `wrongly` does breaks the contract, and is found before it does harm.
     unsafe struct Owners {
         /// `epochs` epochs, each of which puts `number * scale + i` and counts what is not `number * theirs + i`. The
-        /// number is in `state`. The grid owns the halves, or its first block.
+        /// number is in `state`, perhaps behind which the longest time between epochs goes. The grid owns the halves, or its first block.
         fn epochs = "own_epochs"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, from: In<u64>, to: Out<u64>, x: &mut [u64], state: &mut [u64], epochs: u64, scale: u64, theirs: u64, errors: &mut [u64], by_grid: u32);
         /// Does something wrong.
         fn wrongly = "own_wrongly"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, to: Out<u64>, number: u64, what: u32);
@@ -455,4 +456,76 @@ fn a_stream_that_is_told_to_stop_ends_the_waits_of_its_kernel() {
     });
     let panic = outcome.unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
+}
+
+/// The program of a rank whose kernel makes epochs until a peer dies.
+pub(super) fn until_killed(world: &W, k: &Kernels, ready: impl FnOnce()) -> Error {
+    let owners = load(world);
+    let plan = Plan {
+        k,
+        owners: &owners,
+        rank: world.rank(),
+        left: world.ring().0,
+    };
+    stream!(let s = world.stream().unwrap());
+    let mut r = open(&s, SlotWindow::new("owned").for_kernels(), 1000).unwrap();
+    plan.epochs(&s, &mut r, 1 << 40, By::Grid(4)).unwrap();
+    ready();
+    s.synchronize().unwrap_err()
+}
+
+/// The program of a rank whose kernel makes epochs for some seconds, while its host is stopped.
+pub(super) fn while_stopped(world: &W, k: &Kernels, ready: impl FnOnce()) {
+    let owners = load(world);
+    let plan = Plan {
+        k,
+        owners: &owners,
+        rank: world.rank(),
+        left: world.ring().0,
+    };
+    stream!(let s = world.stream().unwrap());
+    let mut r = open(&s, SlotWindow::new("owned").for_kernels(), 64).unwrap();
+    // As many epochs as take about six seconds on all ranks.
+    let trial = 20_000;
+    plan.epochs(&s, &mut r, 100, By::Block).unwrap();
+    s.synchronize().unwrap();
+    let begin = Instant::now();
+    plan.epochs(&s, &mut r, trial, By::Block).unwrap();
+    s.synchronize().unwrap();
+    let fits = (6.0 / begin.elapsed().as_secs_f64() * trial as f64) as u64;
+    let all = world.all_gather_elements("fits", &[fits]).unwrap();
+    let count = all.into_iter().flatten().min().unwrap();
+    let number = r.state.to_vec(&s).unwrap()[0];
+    r.state = Region::from_slice(world, &[number, 0])
+        .unwrap()
+        .on(&s)
+        .unwrap();
+    let ended = AtomicBool::new(false);
+    let gap = std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let (mut last, mut most) = (Instant::now(), Duration::ZERO);
+            while !ended.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+                most = most.max(last.elapsed());
+                last = Instant::now();
+            }
+            most
+        });
+        plan.epochs(&s, &mut r, count, By::Block).unwrap();
+        ready();
+        s.synchronize().unwrap();
+        ended.store(true, Relaxed);
+        watch.join().unwrap()
+    });
+    let slowest = Duration::from_nanos(r.state.to_vec(&s).unwrap()[1]);
+    println!("stopped for {gap:?}; {count} epochs, at most {slowest:?} from one to the next");
+    assert!(
+        gap > Duration::from_millis(1800),
+        "the host was stopped for {gap:?} only"
+    );
+    assert!(
+        slowest < Duration::from_millis(500),
+        "no epoch ended for {slowest:?}"
+    );
+    assert_eq!(r.errors.to_vec(&s).unwrap(), [0]);
 }

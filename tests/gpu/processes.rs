@@ -4,10 +4,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::common::{Filler, Kernels};
 use super::epochs::{Plan, Ring};
+use super::own;
 use crate::vendor::{self, prelude::*};
 use tidegate::WorldOptions;
 use tidegate::fabric::{ENVIRONMENT, Fabric, Options};
-use tidegate_cli::{Job, Nodes, Output, Signal};
+use tidegate_cli::{Job, Nodes, Output, Running, Signal};
 
 const ROLE: &str = "TIDEGATE_GPU_ROLE";
 
@@ -57,6 +58,8 @@ fn a_rank() {
     match role.as_str() {
         "epochs" => epochs(&world, &k),
         "victim" => victim(&world, &k),
+        "owners" => survives(&world, &k, &own::until_killed(&world, &k, || ready(&world))),
+        "stopped" => own::while_stopped(&world, &k, || ready(&world)),
         "launches" => full(&world, &k, false),
         "replays" => full(&world, &k, true),
         _ => panic!("no such role: {role}"),
@@ -216,6 +219,31 @@ fn a_killed_rank_ends_the_waits_of_other_nodes() {
     kill(between_nodes("victim", ranks), ranks, "nodes");
 }
 
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn a_killed_rank_ends_the_kernels_of_the_others() {
+    let ranks = ranks();
+    kill(job("owners", ranks), ranks, "owners");
+}
+
+/// A kernel that owns its halves needs no host. (Without a GPU, this process is the device.)
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn kernels_go_on_while_their_hosts_are_stopped() {
+    let ranks = ranks();
+    let running = when_ready(job("stopped", ranks), ranks, "stopped");
+    let all = |signal: Signal| (0..ranks).for_each(|rank| running.signal(rank, signal).unwrap());
+    all(Signal::STOP);
+    std::thread::sleep(Duration::from_secs(2));
+    all(Signal::CONT);
+    let outcome = running.wait();
+    for rank in &outcome.ranks {
+        print!("{}", String::from_utf8_lossy(&rank.stdout));
+        eprint!("{}", String::from_utf8_lossy(&rank.stderr));
+    }
+    assert!(outcome.success());
+}
+
 /// With launches (more than the driver takes), and with replays.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
@@ -226,7 +254,8 @@ fn a_killed_rank_ends_calls_that_a_full_queue_blocks() {
     }
 }
 
-fn kill(job: Job, ranks: usize, name: &str) {
+/// Starts a job. Returns it a second after all of its ranks are ready.
+fn when_ready(job: Job, ranks: usize, name: &str) -> Running {
     let folder = format!("tidegate-ready-{name}-{}", std::process::id());
     let folder = std::env::temp_dir().join(folder);
     std::fs::create_dir_all(&folder).unwrap();
@@ -247,6 +276,11 @@ fn kill(job: Job, ranks: usize, name: &str) {
     std::fs::remove_dir_all(&folder).unwrap();
     // By now they are in their epochs.
     std::thread::sleep(Duration::from_secs(1));
+    running
+}
+
+fn kill(job: Job, ranks: usize, name: &str) {
+    let running = when_ready(job, ranks, name);
     running.signal(ranks - 1, Signal::KILL).unwrap();
     let (begin, killed) = (Instant::now(), now());
     let outcome = running.wait();

@@ -31,7 +31,11 @@ const NEEDS_A_GPU: &[&str] = &[
     "cuda::rules::",
     "cuda::mps::",
     "cuda::early::no_kernel_takes_room_before_its_turn",
+    STOPPED,
 ];
+
+/// A test that stops its processes. Without a GPU, they are the device.
+pub(crate) const STOPPED: &str = "gpu::processes::kernels_go_on_while_their_hosts_are_stopped";
 
 /// Tests that take as long as all others together.
 const LONG: &[&str] = &["gpu::reduce::", "gpu::refused::", "gpu::schedules::"];

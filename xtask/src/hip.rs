@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::changed;
 use crate::command::{Cmd, cmd};
-use crate::cuda::{FACES, FOLDER, GXX, build, faces, machine_test, over, tests, without};
+use crate::cuda::{FACES, FOLDER, GXX, STOPPED, build, faces, machine_test, over, tests, without};
 use crate::need::Need;
 use crate::step::{IPROUTE, LIBFABRIC, Scope, Step, Tier};
 
@@ -128,6 +128,7 @@ impl Part {
             "" => without(tests, others),
             _ => tests,
         };
+        let tests = without(tests, [STOPPED]);
         // The kernel moves all of it, since there are no couriers, and takes as long as all others.
         match scope.tier {
             Tier::Deep => tests,
