@@ -173,14 +173,16 @@ GET_TYPE(Wide, wides)
 
 // Makes epochs by itself. In each one, it puts `number * scale + i` to all elements `i` of a slot, and counts in
 // `errors[0]` the elements that are not `number * theirs + i`. The number is in `state[0]`, and goes up by one each time.
-// A team of one block puts half of them together, and each of the others by its own thread. If `state` is longer, its
-// second number is the longest time from the end of one epoch to that of the next, in nanoseconds.
-template <class Team> DEV void make_epochs(Team team, bool is_block, tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, u64 *x, u64 *state, u64 states, u64 epochs, u64 scale, u64 theirs, u64 *errors) {
+// A team of one block puts half of them together, and each of the others by its own thread. If `goes_on`, it does so on a
+// stream that has failed. `state` may have a second number: the longest time between the ends of two epochs, in
+// nanoseconds.
+template <class Team> DEV void make_epochs(Team team, bool is_block, tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, u64 *x, u64 *state, u64 states, u64 epochs, u64 scale, u64 theirs, u64 *errors,
+                                           bool goes_on) {
     auto inbox = in.own(team);
     auto outbox = out.own(team);
     u64 number = state[0], last = 0, longest = 0;
     const u64 len = inbox.len_of(from), half = is_block ? len / 2 : 0;
-    for (u64 end = number + epochs; number < end && !inbox.failed() && !outbox.failed(); number++) {
+    for (u64 end = number + epochs; number < end && (goes_on || !(inbox.failed() || outbox.failed())); number++) {
         auto exposed = tidegate::move(inbox).post();
         for (u64 i = team.rank(); i < half; i += team.size()) x[i] = number * scale + i;
         __syncthreads();
@@ -209,9 +211,10 @@ template <class Team> DEV void make_epochs(Team team, bool is_block, tidegate::K
         if (states > 1) state[1] = longest;
     }
 }
-extern "C" __global__ void own_epochs(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, u64 *x, u64 len, u64 *state, u64 states, u64 epochs, u64 scale, u64 theirs, u64 *errors, u64 length, u32 by_grid) {
-    if (by_grid) make_epochs(tidegate::Grid(), gridDim.x == 1, in, out, from, to, x, state, states, epochs, scale, theirs, errors);
-    else if (blockIdx.x == 0) make_epochs(tidegate::Block(), true, in, out, from, to, x, state, states, epochs, scale, theirs, errors);
+extern "C" __global__ void own_epochs(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, u64 *x, u64 len, u64 *state, u64 states, u64 epochs, u64 scale, u64 theirs, u64 *errors, u64 length, u32 how) {
+    const bool goes_on = how & 2;
+    if (how & 1) make_epochs(tidegate::Grid(), gridDim.x == 1, in, out, from, to, x, state, states, epochs, scale, theirs, errors, goes_on);
+    else if (blockIdx.x == 0) make_epochs(tidegate::Block(), true, in, out, from, to, x, state, states, epochs, scale, theirs, errors, goes_on);
 }
 // Breaks the contract of kernels that own halves, in the way that `what` says.
 extern "C" __global__ void own_wrongly(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, tidegate::Out<u64> to, u64 number, u32 what) {

@@ -1,7 +1,8 @@
 // For device code of programs that use tidegate: the types that a kernel gets for the parameters of `kernel!`, the puts
 // of a kernel that fills an open epoch, and the epochs of a kernel that owns a half of a window. Include this file. It
-// includes `tidegate_put.cuh`, `tidegate_own.cuh`, `machine.cuh` and a file of `machine/`, all in its folder; with hipcc also <hip/hip_runtime.h>. It needs C++17. The docs of
-// `tidegate::kernel::Parameter` promise the layout of `Slot`.
+// includes `tidegate_put.cuh`, `tidegate_own.cuh`, `machine.cuh` and a file of `machine/`, all in its folder; with
+// hipcc also <hip/hip_runtime.h>. It needs C++17. The docs of `tidegate::kernel::Parameter` promise the layout of
+// `Slot`.
 //
 // # Model
 //
@@ -82,7 +83,7 @@
 //       tidegate::move(outbox).close();
 //     }
 //
-// The team that owns a half is a `Block` or the `Grid`. Each call takes the token that it ends, and returns the one of the
+// The team that owns a half is a `Block` or the `Grid`. Each call takes the token of one state, and returns that of the
 // next state, which has the calls of that state: an inbox that is exposed cannot be read, and nothing can be put before
 // `start`. `inbox.barrier()`, which every token has, is a barrier of the team. `inbox.failed()` tells a kernel that its
 // stream has failed, so that it need not go on.
@@ -111,16 +112,17 @@
 // Points 2 to 5 hold for its puts, too. Besides, for every grid and all arguments:
 //
 // 1. The parameters and the tokens are used by the functions of this file only. One team takes each half, once, by `own`.
-// 2. All threads of the team make the same calls on its tokens, in the same order.
+// 2. All threads of the team make the same calls on its tokens, in the same order. (Once the stream has failed, blocks of
+//    a grid may differ, as `failed` tells them. The threads of a block never do.)
 // 3. Slots of the inbox are read by `read`, with ordinary loads (not `__ldg`), in a block that has called `wait` since
 //    they were last exposed, with a number less than `count`. Nothing of them is read between `post` and `wait`.
-// 4. Nobody waits for what comes behind in the order of this kernel, or of its stream: it posts before it starts. (With
-//    two buffers, the post of the epoch before is enough.)
-// 5. Every path ends each epoch, and closes each half that it has taken, before the kernel ends.
-// 6. No block waits for one of another kernel. (All blocks of this one run at the same time.)
+// 4. The kernel posts before it starts. (With two buffers, the post of the epoch before is enough.) Nothing that it waits
+//    for depends on its own later work, or on later work of its stream.
+// 5. Every path of every thread ends each epoch, and closes each half that it has taken, before the kernel ends.
+// 6. A block waits for other blocks of this kernel by `barrier` only, and for none of another kernel.
 //
-// A kernel that breaks 5, or uses a token that it has moved away, is found by the item behind it, or at once, and the
-// stream fails by name.
+// If all threads of a kernel end without keeping 5, the item behind it finds that, and the stream fails by name. So it does
+// if a call uses a token that was moved away.
 //
 // # Failure
 //

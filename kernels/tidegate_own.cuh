@@ -9,11 +9,9 @@
 // batch advances the operand of each wait. A kernel counts its epochs in a register, and advances the operands once, when
 // it closes the half. So while it runs, no word of the table changes that all threads read, and L1 keeps them.
 //
-// Each block of a grid looks at the words by itself. So nobody carries the news from block to block, and the threads of a
-// block acquire what the peers have released. An add waits until the last block has come: the blocks count in the
-// half's cell, and the one that counts last adds. (Two counts are used in turn. With two buffers a block may be in the
-// next epoch while another one has yet to complete the last, but never two epochs ahead: the peer answers only when all
-// blocks have come.)
+// Each block of a grid looks at the words by itself, and so acquires what the peers have released. An add comes behind what
+// all blocks have done: they count in the table's head, and the block that counts last adds. There are two such counts,
+// used in turn. A peer may answer an epoch once it has the add of the epoch before. So blocks are at most one epoch apart.
 //
 // # Failure
 //
@@ -194,7 +192,7 @@ template <class Team> class Owned {
 
  protected:
   OwnHalf half;
-  u64 made;   // epochs that the kernel has begun with the half, without the one that is open
+  u64 made;   // epochs that the kernel has ended
   bool live;  // nothing has failed that this block knows of
   bool here;  // the token was not moved away
 
@@ -246,6 +244,10 @@ template <class Team> class Owned {
   // computed may be wrong, and nobody must take it for complete. `faults` is where the puts of the team record faults.
   DEV void tell(const u64 *faults) const {
     if (!gather(Team(), &half.head->arrived[made % 2])) return;
+    if (!half.peers && faults && Block().rank() == 0) {
+      const u64 found = load_relaxed((u64)faults);
+      if (found) fault(found);
+    }
 #pragma unroll 1
     for (u64 k = Block().rank(); k < half.peers; k += Block().size()) {
       // The fence is on its way while the words are looked at.
@@ -288,8 +290,9 @@ template <class Team> class Owned {
   // A barrier of the team, in the middle of an epoch or outside. All of its threads call it. What they did before is seen
   // by all of them behind it. On a stream that has failed, it returns at once.
   DEV void barrier() const { meet(Team(), half.head, &half.state->stop); }
-  // Whether the stream had failed by the last `start` or `wait` of this half. All threads of a block get the same answer.
-  // Then the kernel need not go on.
+  // Whether a wait of this half has heard, in this block, that the stream has failed. Then the kernel need not go on. All
+  // threads of a block get the same answer. Blocks of a grid may get different ones, and none of them waits for another
+  // on a stream that has failed.
   DEV bool failed() const { return !live; }
 };
 
@@ -319,6 +322,7 @@ template <class T, class Team> class Inbox : Owned<Team> {
   DEV u64 len_of(unsigned slot) const { return ((const Slot *)this->half.slots)[slot].len; }
   // What the last epoch has brought to a slot. Read it with ordinary loads, and not after the next post.
   DEV const T *read(unsigned slot) const {
+    if (!this->here) this->fault(OUT_OF_TURN);
     const Slot &entry = ((const Slot *)this->half.slots)[slot];
     const u64 epochs = *entry.operand / GRANT_QUANTUM + this->made;
     return (const T *)(entry.base + ((epochs - 1) % 2 ? entry.flip : 0));
@@ -406,6 +410,7 @@ template <class T, class Team> class Access {
   // A slot that has been looked up: for puts of single values, and for many puts to one slot. It is for this epoch only.
   DEV OutSlot<T> slot(Out<T> to) const {
     OutSlot<T> slot = {faults(), 0, 0, 0, to.index};
+    if (!outbox.here) outbox.fault(OUT_OF_TURN);
     if (to.index >= count()) {
       record(faults(), NO_SLOT, to.index, 0);
       slot.len = ~0ull;

@@ -317,7 +317,7 @@ DEV void assume_global(const void *) {}
 
 DEV void block_barrier() {
     FENCE_BEFORE_DRAIN("workgroup");
-    // Otherwise the compiler may begin a load between the two, such as one of a parameter.
+    // Otherwise the compiler may begin a load between the waits and the barrier, such as one of a parameter.
     __builtin_amdgcn_sched_barrier(0);
     machine::drain();
     __builtin_amdgcn_s_barrier();

@@ -102,6 +102,14 @@ impl Kernels {
     }
 }
 
+/// A number from the environment.
+pub(crate) fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(default)
+}
+
 /// More than a driver's queue holds, which is about 1,023 launches behind a wait.
 const LAUNCHES: usize = 1030;
 

@@ -1,7 +1,6 @@
 //! Epochs that kernels fill by themselves (`kernels/tidegate.cuh`).
 
-use super::common::{I, Kernels, O, R, S, W, ranks, ranks_with};
-use super::processes::number;
+use super::common::{I, Kernels, O, R, S, W, number, ranks, ranks_with};
 use crate::vendor::prelude::*;
 use tidegate::error::{EpochError, KernelError};
 use tidegate::fabric::{Fabric, Options};

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::common::{I, Kernels, O, R, S, W, ranks};
-use super::processes::number;
+use super::common::{I, Kernels, O, R, S, W, number, ranks};
 use crate::vendor::prelude::*;
 use tidegate::error::{Awaited, Cause, DeviceError, EpochError, PutFault, StreamError};
 use tidegate::kernel::Module;
@@ -17,8 +16,9 @@ tidegate::kernel! {
     /// The module is `samples.cu`. Some of what `wrongly` does breaks the contract, and is found before it does harm.
     unsafe struct Owners {
         /// `epochs` epochs, each of which puts `number * scale + i` and counts what is not `number * theirs + i`. The
-        /// number is in `state`, perhaps behind which the longest time between epochs goes. The grid owns the halves, or its first block.
-        fn epochs = "own_epochs"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, from: In<u64>, to: Out<u64>, x: &mut [u64], state: &mut [u64], epochs: u64, scale: u64, theirs: u64, errors: &mut [u64], by_grid: u32);
+        /// number is in `state`, which may have a second one: the longest time between two epochs. `how` is 1 if the grid
+        /// owns the halves, and 0 if its first block does, and 2 more if the kernel goes on when its stream has failed.
+        fn epochs = "own_epochs"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, from: In<u64>, to: Out<u64>, x: &mut [u64], state: &mut [u64], epochs: u64, scale: u64, theirs: u64, errors: &mut [u64], how: u32);
         /// Does something wrong.
         fn wrongly = "own_wrongly"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, to: Out<u64>, number: u64, what: u32);
     }
@@ -231,6 +231,13 @@ fn kernels_that_break_their_contract_fail_by_name() {
         let Error::Wait(failed) = &others else {
             panic!("{what}: {others}");
         };
+        // No target takes an epoch for complete in which a put was wrong.
+        let epoch = if [2, 3].contains(&what) {
+            "epoch 0, "
+        } else {
+            ""
+        };
+        assert!(others.to_string().contains(epoch), "{what}: {others}");
         let cause = &failed.cause;
         assert!(
             matches!(cause, Cause::StreamFailed { rank: 0, .. }),
@@ -393,7 +400,8 @@ fn a_kernel_behind_a_failed_wait_completes_no_target() {
                 1u64,
                 1u64,
                 &mut errors,
-                1u32,
+                // On a stream that has failed, it completes two more epochs.
+                3u32,
             );
             s.launch(kernel, arguments).unwrap();
             world.all_gather("launched", Vec::new()).unwrap();

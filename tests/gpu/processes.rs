@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::common::{Filler, Kernels};
+use super::common::{Filler, Kernels, number};
 use super::epochs::{Plan, Ring};
 use super::own;
 use crate::vendor::{self, prelude::*};
@@ -64,13 +64,6 @@ fn a_rank() {
         "replays" => full(&world, &k, true),
         _ => panic!("no such role: {role}"),
     }
-}
-
-pub(crate) fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|value| value.parse().ok())
-        .unwrap_or(default)
 }
 
 /// Epochs of random sizes and alignments, eager and replayed, all checked.

@@ -50,6 +50,8 @@ pub(crate) struct Epochs {
     by_kernels: AtomicU64,
     /// Whether the half was ever lent to a kernel.
     is_lent: AtomicBool,
+    /// Whether half of the epochs are for kernels of a GPU, which the host does not count.
+    is_halved: AtomicBool,
 }
 
 /// The epochs of a recording in one replay.
@@ -76,6 +78,7 @@ impl Epochs {
             most: AtomicU64::new(0),
             by_kernels: AtomicU64::new(0),
             is_lent: AtomicBool::new(false),
+            is_halved: AtomicBool::new(false),
         })
     }
 
@@ -104,8 +107,12 @@ impl Epochs {
     }
 
     /// Whether this rank has no epochs left with any of these peers (with all of them if `members` is `None`). They
-    /// have none left with this rank either, so none of them waits for another.
+    /// have none left with this rank either, so none of them waits for another. (Not if kernels have half of the epochs
+    /// here: then the peers may have some left.)
     pub(crate) fn are_over(&self, members: Option<&[usize]>) -> bool {
+        if self.is_halved.load(Relaxed) {
+            return false;
+        }
         let fewest = match members {
             None => self.some.iter().map(|some| some.load(Relaxed)).min(),
             Some(members) => members.iter().map(|peer| self.of(*peer)).min(),
@@ -149,7 +156,7 @@ impl Epochs {
     /// Notes that kernels of a GPU make epochs, which the host does not count. From now on the host has half of the
     /// epochs, and kernels have the other half: they compare with what the words have counted in all.
     pub(crate) fn halve(&self) {
-        self.by_kernels.store(MOST / 2, Relaxed);
+        self.is_halved.store(true, Relaxed);
     }
 
     /// Notes that the half is lent to a kernel.
@@ -164,12 +171,16 @@ impl Epochs {
 
     fn check(&self, before: u64, more: u64) -> Result<()> {
         let before = before.saturating_add(self.by_kernels.load(Relaxed));
-        if before.saturating_add(more) <= MOST {
+        let most = match self.is_halved.load(Relaxed) {
+            true => MOST / 2,
+            false => MOST,
+        };
+        if before.saturating_add(more) <= most {
             Ok(())
         } else {
             Err(Error::Epoch(EpochError::LastEpoch {
                 window: self.window.clone(),
-                most: MOST,
+                most,
             }))
         }
     }
@@ -281,6 +292,21 @@ mod tests {
         epochs.admit(Some(&[])).unwrap();
         epochs.add(0, 4);
         assert!(epochs.are_over(None));
+    }
+
+    #[test]
+    fn half_of_the_epochs_are_for_kernels_of_a_gpu() {
+        let epochs = Epochs::new(window(), HalfKind::Inbox, [4].into(), MOST / 2 - 2, 0);
+        epochs.halve();
+        epochs.admit_more(None, 2).unwrap();
+        let most = MOST / 2;
+        let refused = epochs.admit_more(None, 3).unwrap_err();
+        assert!(
+            matches!(refused, Error::Epoch(EpochError::LastEpoch { most: said, .. }) if said == most)
+        );
+        (0..2).for_each(|_| epochs.count(None));
+        // The peer has epochs left, so it must hear of a failure.
+        assert!(epochs.admit(None).is_err() && !epochs.are_over(None));
     }
 
     #[test]

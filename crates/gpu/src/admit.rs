@@ -7,6 +7,7 @@ use tidegate_hal::device::DeviceError;
 use tidegate_hal::lock;
 
 use crate::gpu::Gpu;
+use crate::owners::Shape;
 use crate::share::{Admitable, Users, Waits, has_queue, terms};
 
 impl Gpu {
@@ -125,11 +126,15 @@ impl Gpu {
     }
 
     /// Exchanges the quota that a stream has for a new one. Returns it with the number of the dealing.
-    pub(crate) fn grant(&self, held: (usize, usize)) -> Result<(usize, usize), DeviceError> {
+    pub(crate) fn grant(
+        &self,
+        held: (usize, usize),
+        stream: usize,
+    ) -> Result<(usize, usize), DeviceError> {
         let mut admitted = lock(&self.admitted);
         admitted.take_back(held);
         let expected = admitted.expected();
-        let quota = admitted.deal(expected)?;
+        let quota = admitted.deal(expected, stream)?;
         Ok((quota, admitted.dealing))
     }
 
@@ -139,14 +144,19 @@ impl Gpu {
         admitted.quota(admitted.expected())
     }
 
-    /// Gives a stream multiprocessors for a kernel that waits.
-    pub(crate) fn own(&self, held: usize, wanted: usize, quota: usize) -> Result<(), DeviceError> {
-        lock(&self.admitted).own(held, wanted, quota)
+    /// Gives a stream room for a kernel that waits.
+    pub(crate) fn own(&self, stream: usize, shape: Shape, quota: usize) -> Result<(), DeviceError> {
+        lock(&self.admitted).own(stream, shape, quota)
     }
 
-    /// Takes them back.
-    pub(crate) fn disown(&self, held: usize) {
-        lock(&self.admitted).disown(held);
+    /// Whether kernels may wait here: not where processes use the GPU in turn.
+    pub(crate) fn lets_kernels_wait(&self) -> bool {
+        !self.gated() && lock(&self.admitted).owners.multiprocessors > 0
+    }
+
+    /// A stream is gone.
+    pub(crate) fn disown(&self, stream: usize) {
+        lock(&self.admitted).owners.remove(stream);
     }
 
     /// Takes back what was granted.

@@ -14,7 +14,8 @@
 //!   waiting blocks are always resident, and a block of a user's kernel always finds room if it needs no more than half
 //!   of a multiprocessor. A larger block may have to wait until a batch is over, so no peer may wait for it. And no
 //!   kernel takes room before its turn while the batch in front of it waits for something that has no room yet
-//!   (`last.rs`). A stream gets its quota of blocks with its first batch, and gives it back when the stream is dropped.
+//!   (`last.rs`). A kernel that owns halves of windows waits with all of its blocks. It is launched only if they fit,
+//!   and leave half of a multiprocessor, wherever they stand (`owners.rs`). A stream gets its quota of blocks with its first batch, and gives it back when the stream is dropped.
 //!   If kernels of all processes on the GPU run at the same time, they must find room together, so each process gets
 //!   a part of this share (`share.rs`).
 //! - *Hardware queues.* Streams share them, and work behind a wait in a queue waits too, even if it is of another

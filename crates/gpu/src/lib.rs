@@ -49,6 +49,7 @@ mod last;
 mod line;
 mod lower;
 mod module;
+mod owners;
 mod pinned;
 mod place;
 mod reclaim;

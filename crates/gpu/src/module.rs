@@ -10,6 +10,7 @@ use crate::driver::{Doing, ErrorKind, Function, Launch, Module};
 use crate::gpu::Gpu;
 use crate::last::{Early, Last};
 use crate::line::First;
+use crate::owners::Shape;
 use crate::share::Admitable as _;
 use crate::stream::GpuStream;
 
@@ -93,7 +94,7 @@ impl GpuFunction {
         if self.early {
             return Err(unsupported("if its function may begin early"));
         }
-        if gpu.gated() {
+        if !gpu.lets_kernels_wait() {
             return Err(unsupported("on a GPU that processes use in turn"));
         }
         let product = |of: [u32; 3]| {
@@ -107,7 +108,10 @@ impl GpuFunction {
             driver.resident_blocks(self.function, threads, grid.shared as usize)
         };
         match each {
-            Ok(each @ 1..) => stream.shared.own(blocks.div_ceil(each as usize)),
+            Ok(each @ 1..) => stream.shared.own(Shape {
+                blocks,
+                each: each as usize,
+            }),
             Ok(0) => Err(DeviceError::Code(format!(
                 "{grid:?}: no multiprocessor has room for a block"
             ))),

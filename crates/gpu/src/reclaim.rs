@@ -38,6 +38,7 @@ use crate::gates::Gates;
 use crate::gpu::{Gpu, lock};
 use crate::kernels::Kernels;
 use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
+use crate::owners::Shape;
 use crate::reports::{self, Crowded};
 use crate::share::Admitable;
 use crate::stamps::Ring;
@@ -83,8 +84,6 @@ pub struct StreamState {
     quota: AtomicUsize,
     /// The number of the dealing in which the quota was granted.
     dealing: AtomicUsize,
-    /// The multiprocessors of the largest kernel that waits, of those that were launched or recorded.
-    owned: AtomicUsize,
     /// The blocks of the widest batch that was launched or recorded.
     widest: AtomicUsize,
     /// The driver did not say that the stream was over when its owner was dropped. So everything that the stream may
@@ -154,7 +153,6 @@ impl StreamState {
             gates: Mutex::default(),
             couriers: OnceLock::new(),
             quota: AtomicUsize::new(0),
-            owned: AtomicUsize::new(0),
             widest: AtomicUsize::new(0),
             dealing: AtomicUsize::new(0),
             abandoned: AtomicBool::new(false),
@@ -226,18 +224,21 @@ impl StreamState {
         }
         // Only one thread at a time submits to a stream. The old quota goes back, even if the stream gets no new one.
         self.quota.store(0, Ordering::Relaxed);
-        let (granted, dealing) = self.gpu.grant((held, dealing))?;
+        let (granted, dealing) = self.gpu.grant((held, dealing), self.number())?;
         self.dealing.store(dealing, Ordering::Relaxed);
         self.quota.store(granted, Ordering::Relaxed);
         Ok(granted)
     }
 
-    /// Makes sure that a kernel which waits has as many multiprocessors as it needs. Only the stream's thread does.
-    pub(crate) fn own(&self, wanted: usize) -> Result<(), DeviceError> {
-        let (held, quota) = (self.owned.load(Ordering::Relaxed), self.quota()?);
-        self.gpu.own(held, wanted, quota)?;
-        self.owned.store(held.max(wanted), Ordering::Relaxed);
-        Ok(())
+    /// Makes sure that there is room for all blocks of a kernel that waits.
+    pub(crate) fn own(&self, shape: Shape) -> Result<(), DeviceError> {
+        let quota = self.quota()?;
+        self.gpu.own(self.number(), shape, quota)
+    }
+
+    /// Tells the stream from others.
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// The quota that the stream has, or would get now.
@@ -624,7 +625,7 @@ impl Drop for StreamState {
         let dealing = self.dealing.load(Ordering::Relaxed);
         self.gpu
             .give_back((self.quota.load(Ordering::Relaxed), dealing));
-        self.gpu.disown(self.owned.load(Ordering::Relaxed));
+        self.gpu.disown(self.number());
         if self.gpu.enter().is_err() {
             return;
         }

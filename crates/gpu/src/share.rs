@@ -17,10 +17,8 @@
 //!   that begins early behind a batch needs none, since nothing in the batch waits any more by then. Neither does
 //!   anything that is early behind the kernel.)
 //!
-//! - Kernels that own halves of windows wait by themselves, with all of their blocks. They get whole multiprocessors: as
-//!   many as there are, less what the other streams of the process need for the blocks of their quotas, and for a kernel
-//!   beside them. Its own batches and kernels come before or behind, so a stream alone may have the whole GPU. Where
-//!   processes use the GPU in turn, there are none.
+//! - Kernels that own halves of windows wait by themselves, with all of their blocks: [`crate::owners`] says which of them
+//!   fit. Where processes use the GPU in turn, there are none.
 //!
 //! - If nobody has seen how the device is shared ([`Sharing::Unknown`]), batches are refused as soon as another process
 //!   uses it.
@@ -39,7 +37,7 @@
 //!
 //! Streams may have quotas by then, for instance from a first world in which no other process used the GPU. Quotas
 //! never grow. With its next batch such a stream gets a quota by the new terms, or an error. Recordings from before are
-//! refused, which is also an error. Work that was already enqueued keeps its blocks.
+//! refused, which is also an error. Work that was already enqueued keeps its blocks, and nobody counts them any more.
 //!
 //! Two cases are not known here. A process counts the other processes of one world at a time, and knows nothing of
 //! other jobs. So if processes that never met in one world share a GPU, their blocks together may be too many. And
@@ -53,6 +51,7 @@ use tidegate_hal::device::DeviceError;
 use crate::driver::{Limits, Sharing};
 use crate::gates::Mode;
 use crate::lower::MAX_BLOCKS;
+use crate::owners::{Owners, Shape};
 
 /// The share of the multiprocessors on which blocks may wait: three quarters.
 pub const SHARE: (usize, usize) = (3, 4);
@@ -86,9 +85,8 @@ pub(crate) struct Admitted {
     advice: &'static str,
     /// The sum of the streams' quotas.
     granted: usize,
-    /// How many multiprocessors kernels that wait may have, and how many the streams' kernels have.
-    multiprocessors: usize,
-    owned: usize,
+    /// The kernels that own halves of windows.
+    pub(crate) owners: Owners,
     /// How many streams have a quota.
     holders: usize,
     /// The couriers of all streams, with those that will wait for ever.
@@ -115,8 +113,7 @@ impl Admitted {
                 .then(|| (limits.vendor, limits.name.clone())),
             advice: limits.sharing_advice,
             granted: 0,
-            multiprocessors: limits.multiprocessors,
-            owned: 0,
+            owners: Owners::new(limits.multiprocessors),
             holders: 0,
             couriers: 0,
             waiting_for_ever: 0,
@@ -143,7 +140,7 @@ impl Admitted {
     }
 
     /// Gives a stream its quota, if `expected` streams are expected to wait.
-    pub(crate) fn deal(&mut self, expected: usize) -> Result<usize, DeviceError> {
+    pub(crate) fn deal(&mut self, expected: usize, stream: usize) -> Result<usize, DeviceError> {
         if let Some((device, name)) = self.unseen.as_ref().filter(|_| self.others > 0) {
             return Err(DeviceError::Unsupported {
                 device,
@@ -170,14 +167,13 @@ impl Admitted {
                 ),
             });
         }
-        if self.owned > 0 && self.owned + beside(self.granted + quota) > self.multiprocessors {
+        self.owners.set_quota(stream, quota);
+        if !self.owners.is_empty() && !self.owners.fit(self.granted + quota) {
+            self.owners.set_quota(stream, 0);
             return Err(DeviceError::Exhausted {
                 what: "multiprocessors for work that waits on the device",
                 detail: format!(
-                    "kernels that own halves of windows have {} of {}, and a stream needs {} for its batches and a kernel",
-                    self.owned,
-                    self.multiprocessors,
-                    beside(quota)
+                    "kernels of other streams own halves of windows, and leave no room for a stream whose batches have {quota} blocks"
                 ),
             });
         }
@@ -186,44 +182,40 @@ impl Admitted {
         Ok(quota)
     }
 
-    /// Gives a stream multiprocessors for a kernel that waits, which needs `wanted`. It had `held`, and has this quota
-    /// for its own batches, which come before the kernel or behind it.
+    /// Gives a stream room for a kernel that waits. Its batches, which come before the kernel or behind it, have this
+    /// quota.
     pub(crate) fn own(
         &mut self,
-        held: usize,
-        wanted: usize,
+        stream: usize,
+        shape: Shape,
         quota: usize,
     ) -> Result<(), DeviceError> {
-        let others = match self.granted.saturating_sub(quota) {
-            0 => 0,
-            others => beside(others),
-        };
-        let free = (self.multiprocessors + held).saturating_sub(self.owned + others);
-        if wanted > free {
-            return Err(DeviceError::Exhausted {
-                what: "multiprocessors for work that waits on the device",
-                detail: format!(
-                    "all blocks of a kernel that owns halves of windows must run at the same time, for which it needs {wanted}, and {free} are free for it (of {}; other kernels of this kind have {}, and other streams need {others} for their batches and kernels)",
-                    self.multiprocessors,
-                    self.owned - held
-                ),
-            });
+        let before = self.owners.clone();
+        self.owners.add(stream, shape, quota);
+        if self.owners.fit(self.granted) {
+            return Ok(());
         }
-        self.owned += wanted.saturating_sub(held);
-        Ok(())
-    }
-
-    /// Takes back a stream's multiprocessors.
-    pub(crate) fn disown(&mut self, held: usize) {
-        self.owned -= held;
+        self.owners = before;
+        let Shape { blocks, each } = shape;
+        Err(DeviceError::Exhausted {
+            what: "multiprocessors for work that waits on the device",
+            detail: format!(
+                "all blocks of a kernel that owns halves of windows run at the same time. It has {blocks}, and a multiprocessor has room for {each}. They do not fit on {} multiprocessors beside what other streams need, wherever they stand",
+                self.owners.multiprocessors
+            ),
+        })
     }
 
     /// Applies these terms. If they leave less of anything than before, all blocks are dealt again, and the result is
     /// true.
     pub(crate) fn renew(&mut self, terms: Terms, others: usize) -> bool {
-        let less = terms.blocks < self.blocks || terms.streams < self.waiting;
-        self.multiprocessors = self.multiprocessors.min(terms.multiprocessors);
+        let owned = self.owners.multiprocessors;
+        let less = terms.blocks < self.blocks
+            || terms.streams < self.waiting
+            || (terms.multiprocessors < owned && !self.owners.is_empty());
+        self.owners.multiprocessors = owned.min(terms.multiprocessors);
         if less {
+            self.owners.clear();
             self.blocks = self.blocks.min(terms.blocks);
             self.waiting = self.waiting.min(terms.streams);
             self.others = self.others.max(others);
@@ -321,12 +313,6 @@ pub(crate) fn terms(mode: Mode, users: Users, word_operations: bool) -> Terms {
         streams,
         multiprocessors,
     }
-}
-
-/// How many multiprocessors so many blocks of batches need, each of which takes half of one, and a kernel of the program
-/// beside them.
-fn beside(blocks: usize) -> usize {
-    blocks.div_ceil(2) + 1
 }
 
 /// The part of all multiprocessors, or of all launches, that may wait.

@@ -327,8 +327,8 @@ unsafe impl Driver for HipDriver {
         on: Stream,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
-        // (Blocks that must run together need no launch of another kind: whoever launches them has made sure that there is
-        // room for all of them, and every block that has room begins.)
+        // (Blocks that must run together need no launch of another kind. The caller has made sure that there is room for all
+        // of them, and each block that has room begins.)
         let ([x, y, z], [a, b, c]) = (launch.blocks, launch.threads);
         let (shared, stream, arguments) = (launch.shared, on.0.cast(), arguments.as_mut_ptr());
         // SAFETY: the caller's promise.

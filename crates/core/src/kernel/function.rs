@@ -303,7 +303,7 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// | `AllSlots<T>` | `tidegate::AllSlots<T>` by value (24 bytes) | `opened.last_of_all()?` |
 /// | `KernelInbox<T>` | `tidegate::KernelInbox<T>` by value (40 bytes) | `inbox.lend()` |
 /// | `KernelOutbox<T>` | `tidegate::KernelOutbox<T>` by value (40 bytes) | `outbox.lend()` |
-/// | `Out<T>` | the number of the slot (4 bytes), for the one of the last five before it (or behind it, if there is none before) | a handle |
+/// | `Out<T>` | the number of the slot (4 bytes), for the `OutSlots`, `LastSlots`, `AllSlots` or `KernelOutbox` before it (or behind it, if there is none before) | a handle |
 /// | a number, `Plain<T>` | the value | a number, `Plain(value)` |
 ///
 /// An entry of the table of slots has four fields of 8 bytes each:

@@ -124,6 +124,8 @@ const _: () = {
 pub(super) struct Lent<D: Device> {
     table: Arc<D::Block>,
     peers: usize,
+    /// Of the stream of the last launch.
+    reports: Reports,
     calls: Arc<Calls>,
     closing: Arc<Batch>,
 }
@@ -186,21 +188,19 @@ impl<D: Device> Lent<D> {
             closing: Arc::new(closing(half, &table)),
             calls: Arc::new(calls),
             peers: half.peers.len(),
+            reports: Reports::NONE,
             table,
         })
     }
 
     /// Prepares a launch on the stream, and tells observers what the kernel will do.
     pub(super) fn lower(
-        &self,
+        &mut self,
         stream: &Stream<'_, D>,
         kind: HalfKind,
         site: CallSite,
     ) -> Result<LoweredHalf> {
-        let reports = stream.raw().reports()?;
-        if reports != Reports::NONE {
-            self.calls.epochs.halve();
-        }
+        self.reports = stream.raw().reports()?;
         stream.raw().prepare(&self.closing, ITEMS)?;
         if let Some(observed) = stream.observed() {
             let (begin, end) = match kind {
@@ -215,7 +215,7 @@ impl<D: Device> Lent<D> {
             site,
             table: self.table.base(),
             peers: self.peers,
-            reports,
+            reports: self.reports,
         })
     }
 
@@ -228,6 +228,9 @@ impl<D: Device> Lent<D> {
         site: CallSite,
     ) {
         half.epochs.lent(stream);
+        if self.reports != Reports::NONE {
+            half.epochs.halve();
+        }
         half.window.waits_at(kind, site);
         // There is room for it, so this fails only in a child of the process.
         if let Err(error) = submit(stream, &self.closing, EpochCall::Close, site) {
@@ -353,8 +356,8 @@ fn closing<D: Device>(half: &Half<D>, table: &Arc<D::Block>) -> Batch {
         .peers
         .is_empty()
         .then(|| vec![check(half.world.rank())]);
-    // SAFETY: the words and bells lie in blocks that the half holds, and the state word begins the block that the batch keeps.
-    // Only kernels of this half's stream write it.
+    // SAFETY: the words and bells lie in blocks that the half holds, and the state word begins the block that the batch
+    // keeps. Only kernels of this half's stream write it.
     unsafe { Batch::new(lanes.chain(alone), vec![table.clone() as Keep]) }
 }
 

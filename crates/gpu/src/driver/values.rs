@@ -59,7 +59,8 @@ pub struct Launch {
     /// Whether the kernel may begin before the kernel in front of it is over, when that kernel lets it. Then it waits
     /// by itself for what it needs of that kernel.
     pub early: bool,
-    /// Whether all blocks run at the same time, or the launch is refused.
+    /// Whether all blocks must run at the same time. The caller has made sure that there is room for them. A driver may
+    /// refuse the launch if there is not.
     pub together: bool,
 }
 

@@ -153,9 +153,9 @@ fn streams_have_equal_parts() {
 #[test]
 fn what_is_dealt_is_never_more_than_there_is() {
     let mut admitted = Admitted::of(&limits(132));
-    assert_eq!(admitted.deal(2).unwrap(), 49);
-    assert_eq!(admitted.deal(2).unwrap(), 49);
-    let refused = |admitted: &mut Admitted| admitted.deal(2).unwrap_err().to_string();
+    assert_eq!(admitted.deal(2, 0).unwrap(), 49);
+    assert_eq!(admitted.deal(2, 0).unwrap(), 49);
+    let refused = |admitted: &mut Admitted| admitted.deal(2, 0).unwrap_err().to_string();
     let error = refused(&mut admitted);
     assert!(error.contains("98 of 99 are granted, and"), "{error}");
     admitted.take_back((49, 0));
@@ -164,31 +164,31 @@ fn what_is_dealt_is_never_more_than_there_is() {
     // Seven others have come, so all blocks are dealt again.
     let of = |others| terms(Mode::Auto, together(others, 132, 132), true);
     assert!(admitted.renew(of(7), 7) && admitted.dealing == 1);
-    assert_eq!(admitted.deal(2).unwrap(), 6);
-    assert_eq!(admitted.deal(2).unwrap(), 6);
+    assert_eq!(admitted.deal(2, 0).unwrap(), 6);
+    assert_eq!(admitted.deal(2, 0).unwrap(), 6);
     let error = refused(&mut admitted);
     assert!(error.contains("with 7 other processes"), "{error}");
     // A quota of an earlier dealing that comes back late does not count.
     admitted.take_back((49, 0));
-    assert!(admitted.deal(2).is_err());
+    assert!(admitted.deal(2, 0).is_err());
     // Another world has fewer processes, but those seven still exist.
     assert!(!admitted.renew(of(1), 1));
-    assert!(admitted.deal(2).is_err());
+    assert!(admitted.deal(2, 0).is_err());
     // If only the blocks become fewer, no more streams may wait either.
     let small = terms(Mode::Auto, together(1, 132, 16), true);
     assert!(small.blocks < 12 && small.streams > 6);
     assert!(admitted.renew(small, 1) && admitted.waiting == 6 && admitted.others == 7);
     // As many streams have quotas as there are launches, so the remaining blocks cannot be granted.
     assert!(admitted.renew(of(47), 47));
-    assert_eq!(admitted.deal(2).unwrap(), 2);
+    assert_eq!(admitted.deal(2, 0).unwrap(), 2);
     assert!(refused(&mut admitted).contains("to 1 streams of 1 at most"));
     // With one more process there are as many blocks, but no launch is left for any stream.
     assert_eq!(of(48).blocks, of(47).blocks);
-    assert!(admitted.renew(of(48), 48) && admitted.deal(1).is_err());
+    assert!(admitted.renew(of(48), 48) && admitted.deal(1, 0).is_err());
     // There is nothing left for any stream: an error, and no block.
     assert!(admitted.renew(of(200), 200));
     assert!(matches!(
-        admitted.deal(1),
+        admitted.deal(1, 0),
         Err(DeviceError::Exhausted { .. })
     ));
 }
@@ -212,53 +212,69 @@ fn a_device_that_nobody_has_seen_shared_has_one_process() {
         ..limits(132)
     };
     let mut admitted = Admitted::of(&limits);
-    assert_eq!(admitted.deal(2).expect("the process is alone"), 49);
+    assert_eq!(admitted.deal(2, 0).expect("the process is alone"), 49);
     let users = |others| Users {
         sharing: Sharing::Unknown,
         ..by_turns(others)
     };
     assert!(!admitted.renew(terms(Mode::Auto, users(0), false), 0));
     assert!(admitted.renew(terms(Mode::Auto, users(3), false), 3));
-    let error = admitted.deal(2).expect_err("it is shared").to_string();
+    let error = admitted.deal(2, 0).expect_err("it is shared").to_string();
     assert!(
         error.contains("nobody has seen") && error.contains("a GPU"),
         "{error}"
     );
     // Once it was shared, it stays refused: the other processes may come back.
     assert!(!admitted.renew(terms(Mode::Auto, users(0), false), 0));
-    assert!(admitted.deal(2).is_err());
+    assert!(admitted.deal(2, 0).is_err());
 }
 
-/// What a kernel that waits may have beside the batches of other streams, and they beside it.
+/// Kernels that own halves and batches of other streams, in either order.
 #[test]
 fn kernels_that_wait_leave_room_for_other_streams() {
     let mut admitted = Admitted::of(&limits(132));
-    let quota = admitted.deal(2).unwrap();
+    let large = |blocks| Shape { blocks, each: 1 };
+    let quota = admitted.deal(2, 1).unwrap();
     assert_eq!(quota, 49);
-    // A stream alone may have the whole GPU, and no more.
-    let whole = |admitted: &mut Admitted, wanted| admitted.own(0, wanted, quota);
-    assert!(whole(&mut admitted, 133).is_err());
-    whole(&mut admitted, 132).unwrap();
-    // The next kernel of the same stream comes behind it.
-    admitted.own(132, 100, quota).unwrap();
-    // Nobody else has room then.
-    let error = admitted.deal(2).unwrap_err().to_string();
+    let error = admitted.own(1, large(132), quota).unwrap_err().to_string();
     assert!(
-        error.contains("have 132 of 132, and a stream needs 26"),
+        error.contains("It has 132, and a multiprocessor has room for 1."),
         "{error}"
     );
-    admitted.disown(132);
-    let other = admitted.deal(2).unwrap();
-    // 49 blocks of half a multiprocessor, and a kernel.
-    assert!(admitted.own(0, 107, quota).is_err());
-    admitted.own(0, 106, quota).unwrap();
-    // The other stream has room for a kernel of its own only if the first one has less.
-    assert!(admitted.own(0, 1, other).is_err());
-    admitted.disown(106);
-    admitted.own(0, 50, quota).unwrap();
-    admitted.own(0, 56, other).unwrap();
-    assert!(admitted.own(56, 57, other).is_err());
-    // Another process comes.
-    admitted.renew(terms(Mode::Auto, together(1, 132, 132), true), 1);
-    assert!(admitted.own(56, 57, 0).is_err());
+    // A stream alone leaves half a multiprocessor. The next kernel of the same stream comes behind it.
+    admitted.own(1, large(131), quota).unwrap();
+    admitted.own(1, large(100), quota).unwrap();
+    // Nobody else has room then.
+    assert!(admitted.deal(2, 2).is_err());
+    assert_eq!(admitted.granted, quota);
+    admitted.owners.remove(1);
+    let other = admitted.deal(2, 2).unwrap();
+    assert!(admitted.own(1, large(84), quota).is_err());
+    admitted.own(1, large(83), quota).unwrap();
+    // In the other order, the same fits.
+    admitted.take_back((other, 0));
+    assert!(admitted.deal(2, 2).is_ok());
+    // A kernel of the other stream has what the first one leaves.
+    assert!(admitted.own(2, large(49), other).is_err());
+    admitted.own(2, large(48), other).unwrap();
+}
+
+/// When processes come that use the GPU in turn, or take a part of it, kernels from before do not count any more, and
+/// recordings of them are refused.
+#[test]
+fn kernels_that_wait_are_dealt_with_again_when_others_come() {
+    for (users, left) in [(by_turns(1), 0), (together(1, 132, 132), 66)] {
+        let mut admitted = Admitted::of(&limits(132));
+        let quota = admitted.deal(2, 1).unwrap();
+        let shape = |blocks| Shape { blocks, each: 1 };
+        admitted.own(1, shape(131), quota).unwrap();
+        assert!(admitted.renew(terms(Mode::Never, users, true), 1));
+        assert_eq!(admitted.dealing, 1);
+        assert_eq!(admitted.owners.multiprocessors, left);
+        let quota = admitted.deal(2, 1).unwrap();
+        assert!(admitted.own(1, shape(left), quota).is_err());
+        if left > 0 {
+            admitted.own(1, shape(left - 1), quota).unwrap();
+        }
+    }
 }
