@@ -82,7 +82,17 @@ fn open<'s>(s: &S<'s>, window: SlotWindow<u64>, len: usize) -> Result<Ring<'s>> 
     })
 }
 
-impl Plan<'_> {
+impl<'k> Plan<'k> {
+    /// That of a rank whose left neighbour is its origin.
+    fn of(world: &W, k: &'k Kernels, owners: &'k Owners<Gpu>) -> Self {
+        Plan {
+            k,
+            owners,
+            rank: world.rank(),
+            left: world.ring().0,
+        }
+    }
+
     fn epochs<'s>(&self, s: &S<'s>, r: &mut Ring<'s>, epochs: u64, by: By) -> Result<()> {
         let (blocks, by_grid): (usize, u32) = match by {
             // The other blocks have nothing to do with it.
@@ -133,12 +143,7 @@ impl Plan<'_> {
 fn mixed(n: usize, buffers: Buffers, len: usize, rounds: usize, epochs: u64) -> u64 {
     let counts = ranks(n, |world, k| {
         let owners = load(&world);
-        let plan = Plan {
-            k: &k,
-            owners: &owners,
-            rank: world.rank(),
-            left: world.ring().0,
-        };
+        let plan = Plan::of(&world, &k, &owners);
         stream!(let mut s = world.stream().unwrap());
         let window = SlotWindow::new("owned").buffers(buffers).for_kernels();
         let mut r = open(&s, window, len).unwrap();
@@ -192,12 +197,7 @@ fn wrong(what: u32, number: u64) -> [Result<()>; 2] {
         let owners = load(&world);
         stream!(let s = world.stream().unwrap());
         let mut r = open(&s, SlotWindow::new("wrong").for_kernels(), 37).unwrap();
-        let plan = Plan {
-            k: &k,
-            owners: &owners,
-            rank: world.rank(),
-            left: world.ring().0,
-        };
+        let plan = Plan::of(&world, &k, &owners);
         if world.rank() == 0 {
             let kernel = owners.wrongly.threads(64, 32);
             let halves = (r.inbox.lend(), r.outbox.lend(), r.to, number, what);
@@ -251,13 +251,7 @@ fn kernels_that_break_their_contract_fail_by_name() {
 fn what_kernels_cannot_own_is_refused() {
     ranks(2, |world, k| {
         let owners = load(&world);
-        let (rank, left) = (world.rank(), world.ring().0);
-        let plan = Plan {
-            k: &k,
-            owners: &owners,
-            rank,
-            left,
-        };
+        let plan = Plan::of(&world, &k, &owners);
         stream!(let s = world.stream().unwrap());
         // Short data land in this window.
         let mut lands = open(&s, SlotWindow::new("lands"), 8).unwrap();
@@ -281,12 +275,7 @@ fn what_kernels_cannot_own_is_refused() {
     });
     ranks(1, |world, k| {
         let owners = load(&world);
-        let plan = Plan {
-            k: &k,
-            owners: &owners,
-            rank: 0,
-            left: 0,
-        };
+        let plan = Plan::of(&world, &k, &owners);
         stream!(let s = world.stream().unwrap());
         let mut r = open(&s, SlotWindow::new("own").for_kernels(), 8).unwrap();
         let error = plan.epochs(&s, &mut r, 1, By::Block).unwrap_err();
@@ -302,12 +291,7 @@ fn what_kernels_cannot_own_is_refused() {
 fn alone(limit: Option<Duration>, instead: impl Fn(&S<'_>, Ring<'_>) + Sync) -> Error {
     let results = ranks(2, |world, k| -> Result<()> {
         let owners = load(&world);
-        let plan = Plan {
-            k: &k,
-            owners: &owners,
-            rank: world.rank(),
-            left: world.ring().0,
-        };
+        let plan = Plan::of(&world, &k, &owners);
         stream!(let s = world.stream().unwrap());
         let mut window = SlotWindow::new("w").for_kernels();
         if let Some(limit) = limit.filter(|_| world.rank() == 0) {
@@ -446,12 +430,7 @@ fn a_stream_that_is_told_to_stop_ends_the_waits_of_its_kernel() {
     let outcome = std::panic::catch_unwind(|| {
         ranks(2, |world, k| {
             let owners = load(&world);
-            let plan = Plan {
-                k: &k,
-                owners: &owners,
-                rank: world.rank(),
-                left: world.ring().0,
-            };
+            let plan = Plan::of(&world, &k, &owners);
             stream!(let s = world.stream().unwrap());
             let mut r = open(&s, SlotWindow::new("w").for_kernels(), 8).unwrap();
             if world.rank() == 0 {
@@ -469,12 +448,7 @@ fn a_stream_that_is_told_to_stop_ends_the_waits_of_its_kernel() {
 /// The program of a rank whose kernel makes epochs until a peer dies.
 pub(super) fn until_killed(world: &W, k: &Kernels, ready: impl FnOnce()) -> Error {
     let owners = load(world);
-    let plan = Plan {
-        k,
-        owners: &owners,
-        rank: world.rank(),
-        left: world.ring().0,
-    };
+    let plan = Plan::of(world, k, &owners);
     stream!(let s = world.stream().unwrap());
     let mut r = open(&s, SlotWindow::new("owned").for_kernels(), 1000).unwrap();
     plan.epochs(&s, &mut r, 1 << 40, By::Grid(4)).unwrap();
@@ -485,12 +459,7 @@ pub(super) fn until_killed(world: &W, k: &Kernels, ready: impl FnOnce()) -> Erro
 /// The program of a rank whose kernel makes epochs for some seconds, while its host is stopped.
 pub(super) fn while_stopped(world: &W, k: &Kernels, ready: impl FnOnce()) {
     let owners = load(world);
-    let plan = Plan {
-        k,
-        owners: &owners,
-        rank: world.rank(),
-        left: world.ring().0,
-    };
+    let plan = Plan::of(world, k, &owners);
     stream!(let s = world.stream().unwrap());
     let mut r = open(&s, SlotWindow::new("owned").for_kernels(), 64).unwrap();
     // As many epochs as take about six seconds on all ranks.

@@ -23,8 +23,8 @@
 //! A rank is [`Lost`](Message::Lost) to all others if its parent says that the connection has ended, and it had not left.
 //! The ranks below it are *orphans*. They ask for another parent, and are lost if they do not do so in time. The hub gives
 //! them one only when it knows that the old one is gone: then nothing that they have said is still on its way through
-//! that one. The old one may also be a parent that they were just given: they may have found it, and the hub does not
-//! know it yet.
+//! that one. The old one may also be a parent that they were only just given. They may have reached it
+//! before the hub hears of that.
 //!
 //! If a rank is lost before the job runs, the rendezvous ends for all ranks, with the reason.
 

@@ -222,9 +222,9 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self
     }
 
-    /// Lets kernels of GPUs own the inbox ([`Inbox::lend`](crate::window::Inbox::lend)). Short data of such a window do
-    /// not land with tags, which kernels do not look at: an epoch of few bytes that the host enqueues takes about a
-    /// microsecond more. Each rank may choose for itself. On host streams this changes nothing.
+    /// Lets kernels of GPUs own the inbox ([`Inbox::lend`](crate::window::Inbox::lend)). Such kernels look at words only.
+    /// So no short data land with tags in this window, and an epoch of few bytes that the host enqueues takes longer. Each
+    /// rank may choose for itself. On host streams this changes nothing.
     ///
     /// # Examples
     ///

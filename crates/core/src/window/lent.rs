@@ -404,8 +404,8 @@ impl Owned<'_> {
         self.issue(&self.calls.begin);
     }
 
-    /// Ends the epoch that is open. Returns false if that failed while the kernel unwinds. Then nothing that it waited
-    /// for has come.
+    /// Ends the epoch that is open. Returns false if that failed while the kernel unwinds. Then the kernel must not read
+    /// what the epoch was to bring.
     #[must_use]
     pub(super) fn end(&self) -> bool {
         let ended = self.issue(&self.calls.end);
