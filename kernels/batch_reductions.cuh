@@ -1,8 +1,8 @@
 // A part of batch.cu: reductions, which combine values from several places, one after the other.
 //
 // Each thread has elements of its own, so nothing else works on them. It writes each once. Sums of elements of 4 or 8
-// bytes are what programs do with long vectors. They take whole lines of 16 bytes, LINES at a time. Everything else goes
-// element by element, so that there is little code.
+// bytes, and of floats of 2, are what programs do with long vectors. They take whole lines of 16 bytes, LINES at a time.
+// Everything else goes element by element, so that there is little code.
 
 DEV float plus(float a, float b) { return a + b; }
 DEV double plus(double a, double b) { return a + b; }
@@ -39,27 +39,34 @@ struct Terms {
     DEV u64 at(u32 t) const { return t ? place(terms[t], epoch) : lead; }
 };
 
+// Lines of 16 bytes that a thread has in flight at a time.
+#define LINES 4
+
 // (The host makes sure that numbers of lines fit 31 bits.)
-template <u32 LINES, typename T>
+template <typename T>
 DEV void sum(const Terms &terms, u64 dst, u32 lines, u64 elements, u32 first, u32 stride) {
 #pragma unroll 1
     for (u32 i = first; i < lines; i += LINES * stride) {
+        // Behind the end, the first line is fetched once more. A value that is fetched only on a condition is otherwise
+        // what it was before. So the compiler would keep all of them all the time: in memory, as there are too many.
+        u64 at[LINES];
         V16 all[LINES], next[LINES];
 #pragma unroll
-        for (u32 k = 0; k < LINES; k++)
-            if (i + k * stride < lines) fetch(all[k], terms.start + (u64)(i + k * stride) * sizeof(V16));
+        for (u32 k = 0; k < LINES; k++) {
+            at[k] = (u64)(i + k * stride < lines ? i + k * stride : i) * sizeof(V16);
+            fetch(all[k], terms.start + at[k]);
+        }
 #pragma unroll 1
         for (u32 t = 0; t < terms.number; t++) {
             const u64 from = terms.at(t);
 #pragma unroll
-            for (u32 k = 0; k < LINES; k++)
-                if (i + k * stride < lines) fetch(next[k], from + (u64)(i + k * stride) * sizeof(V16));
+            for (u32 k = 0; k < LINES; k++) fetch(next[k], from + at[k]);
 #pragma unroll
             for (u32 k = 0; k < LINES; k++) all[k] = sum_line<T>(all[k], next[k]);
         }
 #pragma unroll
         for (u32 k = 0; k < LINES; k++)
-            if (i + k * stride < lines) put(dst + (u64)(i + k * stride) * sizeof(V16), all[k]);
+            if (i + k * stride < lines) put(dst + at[k], all[k]);
     }
 #pragma unroll 1
     for (u64 i = first; i < elements; i += stride) {
@@ -97,7 +104,7 @@ struct Reduction {
         terms.number = move->sub;
         first = terms.terms[0];
         replaces = first.op == OP_REPLACE;
-        if (replaces && terms.number > 1) second = terms.terms[1];
+        second = terms.terms[terms.number > 1];
     }
 
     // The terms behind the value at their `start`. That value is the destination's, unless the first term replaces it.
@@ -115,50 +122,34 @@ struct Reduction {
         return these;
     }
 
-    // Whether it is a sum of elements of 4 or 8 bytes.
-    DEV bool sums_words() const { return op == OP_SUM && unit >= 2; }
-
-    // Carries out this thread's part of such a sum.
-    template <u32 LINES>
-    DEV void sum_words(u64 epoch, u32 begin, u32 stride) const {
+    // Carries out this thread's part.
+    DEV void carry_out(u64 epoch, u32 begin, u32 stride) const {
         const Terms these = behind_start(epoch);
-        if (scalar == S_F32) sum<LINES, float>(these, dst, lines, elements, begin, stride);
-        else if (scalar == S_F64) sum<LINES, double>(these, dst, lines, elements, begin, stride);
-        else if (unit == 2) sum<LINES, u32>(these, dst, lines, elements, begin, stride);
-        else sum<LINES, u64>(these, dst, lines, elements, begin, stride);
+        if (op != OP_SUM) combine(these, dst, elements, scalar, unit, begin, stride);
+        else if (scalar == S_F32) sum<float>(these, dst, lines, elements, begin, stride);
+        else if (scalar == S_F64) sum<double>(these, dst, lines, elements, begin, stride);
+        else if (scalar == S_F16) sum<F16>(these, dst, lines, elements, begin, stride);
+        else if (scalar == S_BF16) sum<Bf16>(these, dst, lines, elements, begin, stride);
+        else if (unit == 2) sum<u32>(these, dst, lines, elements, begin, stride);
+        else sum<u64>(these, dst, lines, elements, begin, stride);
     }
 };
 
-// A reduction that is no sum of words. A function that is called costs those no registers.
-APART void reduce_others(const MoveStep *move, u64 epoch, u32 begin, u32 stride) {
-    const Reduction it(move);
-    const Terms terms = it.behind_start(epoch);
-    if (it.op != OP_SUM) combine(terms, it.dst, it.elements, it.scalar, it.unit, begin, stride);
-    else if (it.scalar == S_F16) sum<4, F16>(terms, it.dst, it.lines, it.elements, begin, stride);
-    else sum<4, Bf16>(terms, it.dst, it.lines, it.elements, begin, stride);
-}
-
 // A reduction among other steps. A function that is called has fewer registers for itself.
-APART void reduce(const MoveStep *move, u64 epoch, u32 first, u32 stride) {
-    const Reduction it(move);
-    if (it.sums_words()) it.sum_words<2>(epoch, first, stride);
-    else reduce_others(move, epoch, first, stride);
-}
+APART void reduce(const MoveStep *move, u64 epoch, u32 first, u32 stride) { Reduction(move).carry_out(epoch, first, stride); }
 
 // Carries out a lane that only reduces data from before this batch. It waits for nobody, and nobody waits for it. Each
 // thread checks by itself whether the stream has failed, because the threads have nothing else in common. `first` and
 // `stride` determine this thread's elements.
 DEV void run_reduction(const Launch &launch, const Lane *at, Part part, u32 first, u32 stride) {
     // No kernel writes the step, so it is read before the work before this batch is over.
-    const MoveStep *move = (const MoveStep *)(launch.program + 16ull * at->steps);
-    const Reduction reduction(move);
+    const Reduction reduction((const MoveStep *)(launch.program + 16ull * at->steps));
     const Turn turn(launch, part);
     turn.await();
     // No lane of the block waits for a peer.
     let_next_come();
     u32 stop = load_relaxed32(&turn.state->stop);
     if ((stop || turn.follow) && has_failed(launch)) return;
-    if (reduction.sums_words()) reduction.sum_words<4>(0, first, stride);
-    else reduce_others(move, 0, first, stride);
+    reduction.carry_out(0, first, stride);
     STAMP(if (first == 0) marks().moves(), end_leg();)
 }

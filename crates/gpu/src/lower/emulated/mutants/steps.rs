@@ -36,8 +36,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         REDUCTIONS,
-        "else if (it.scalar == S_F16) sum<4, F16>",
-        "else if (it.scalar == S_BF16) sum<4, F16>",
+        "else if (scalar == S_F16) sum<F16>",
+        "else if (scalar == S_BF16) sum<F16>",
     ),
     (
         EXTREMES,
@@ -198,6 +198,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "all[k] = sum_line<T>(all[k], next[k]);",
         "all[k] = sum_line<T>(next[k], next[k]);",
     ),
+    // One line for all that a thread has in flight.
+    (
+        REDUCTIONS,
+        "fetch(next[k], from + at[k]);",
+        "fetch(next[k], from + at[0]);",
+    ),
     (
         REDUCTIONS,
         "reduce(move, stand->epoch, index * Team::size + team.rank(), count * Team::size);",
@@ -228,8 +234,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         FOLLOW,
-        "if ((stop || turn.follow) && has_failed(launch)) return;\n    if (reduction",
-        "if (stop && has_failed(launch)) return;\n    if (reduction",
+        "if ((stop || turn.follow) && has_failed(launch)) return;\n    reduction.carry_out",
+        "if (stop && has_failed(launch)) return;\n    reduction.carry_out",
     ),
     // A failure that is not passed on, or is passed on too far.
     (POISON, "if (value & POISON) {", "if (false) {"),
