@@ -8,7 +8,9 @@
 //! - *put after put*: all units of the blocks put their parts, and wait once at the end
 //! - *p*: each thread puts words, one after the other
 //! - *epoch, one way*: a kernel puts and completes the target, whose stream waits, and then does the same; replayed from
-//!   a recording. No kernel waits for a peer, so this contains launches, unlike a loop of a kernel that waits.
+//!   a recording. No kernel waits for a peer, so this contains launches.
+//! - *owned epoch, one way*: the same in one kernel of each rank, which owns the halves of the window: it puts, completes,
+//!   and waits for the answer
 //!
 //! `cargo bench --bench inside -- 8,4096` measures only these sizes. The variable `ROUNDS` is how often each is measured.
 
@@ -27,6 +29,7 @@ tidegate::kernel! {
         fn puts = "bench_puts"(out: OutSlots<u64>, to: Out<u64>, x: &[u64], unit: u32, turns: u64, quiet: u32);
         fn values = "bench_values"(out: OutSlots<u64>, to: Out<u64>, x: &[u64], turns: u64);
         fn pass = "bench_pass"(out: LastSlots<u64>, to: Out<u64>, x: &[u64]);
+        fn owned = "bench_owned"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, to: Out<u64>, x: &[u64], turns: u64, second: u32);
         fn gather = "bench_gather"(slots: Slots<u64>, to: &mut [u64]);
     }
 }
@@ -140,6 +143,12 @@ fn size(r: &Rank<'_>, world: &World, bytes: usize) -> Result<()> {
     if r.rank == 0 {
         row("epoch, one way", "block", bytes, us, 1);
     }
+    for (threads, scope) in [1, 32, BLOCK].into_iter().zip(SCOPES) {
+        let us = owned(r, world, threads, bytes)?;
+        if r.rank == 0 {
+            row("owned, one way", scope, bytes, us, 1);
+        }
+    }
     Ok(())
 }
 
@@ -177,6 +186,32 @@ fn measure(r: &Rank<'_>, world: &World, what: What, bytes: usize) -> Result<f64>
     } else {
         0.0
     })
+}
+
+/// One kernel of each rank makes all epochs. Returns the microseconds of one way.
+fn owned(r: &Rank<'_>, world: &World, threads: u32, bytes: usize) -> Result<f64> {
+    stream!(let s = world.stream()?);
+    let (count, peer) = (bytes / 8, 1 - r.rank);
+    let mut window = SlotWindow::<u64>::new("owned").for_kernels();
+    window.slot_from(peer, 0, count);
+    let to = window.slot_to(peer, 0);
+    let (mut inbox, mut outbox) = window.open(&s)?;
+    let mut times = Vec::new();
+    let turns = turns(What::Latency(threads / 32), bytes);
+    for round in 0..=r.rounds {
+        let x = Region::from_slice(world, &words(r.rank, round, count))?.on(&s)?;
+        s.synchronize()?;
+        world.all_gather("round", Vec::new())?;
+        let begin = Instant::now();
+        let over = r.kernels.owned.over(grid(1, threads));
+        let halves = (inbox.lend(), outbox.lend());
+        let second = r.rank as u32;
+        s.launch(over, (halves.0, halves.1, to, &x, turns, second))?;
+        s.synchronize()?;
+        times.push(begin.elapsed().as_secs_f64() * 1e6 / (2 * turns) as f64);
+        compare(r, &s, &inbox, &words(peer, round, count))?;
+    }
+    Ok(median(times.split_off(1)))
 }
 
 /// What has come must be these words.

@@ -81,3 +81,27 @@ extern "C" __global__ void __launch_bounds__(1024) bench_pass(tidegate::LastSlot
   out.put(tidegate::Grid(), to, 0u, x, len);
   out.complete();
 }
+
+// Passes words to and fro, so many times, by itself: it owns both halves. The one that is `second` waits first. What comes
+// first behind a wait is the next put. The post and the next start follow while that is on its way, as two buffers allow.
+extern "C" __global__ void __launch_bounds__(512) bench_owned(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, tidegate::Out<u64> to, const u64 *x, u64 len, u64 turns, u32 second) {
+  const tidegate::Block block;
+  auto inbox = in.own(block);
+  auto outbox = out.own(block);
+  const auto there = outbox.find(to);
+  auto exposed = tidegate::move(inbox).post();
+  auto epoch = tidegate::move(outbox).start();
+  for (u64 turn = 0u;; turn++) {
+    const bool more = turn + 1u < turns && !epoch.failed();
+    if (second) inbox = tidegate::move(exposed).wait();
+    epoch.put(block, there, 0u, x, len);
+    outbox = tidegate::move(epoch).complete();
+    if (!second && turn) exposed = tidegate::move(inbox).post();
+    if (second && more) exposed = tidegate::move(inbox).post();
+    if (more) epoch = tidegate::move(outbox).start();
+    if (!second) inbox = tidegate::move(exposed).wait();
+    if (!more) break;
+  }
+  tidegate::move(inbox).close();
+  tidegate::move(outbox).close();
+}

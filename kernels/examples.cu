@@ -167,10 +167,10 @@ extern "C" __global__ void solve(double *u, u64 len, double *v, u64 room, const 
     while (fits && sweeps < most && !(worst < tolerance) && !errors.failed()) {
         for (unsigned sweep = 0; sweep < 200 && !inbox.failed(); sweep++) {
             double *from = sweep % 2 ? v : u, *to = sweep % 2 ? u : v;
-            // The other blocks have written what this one sends, and have read what it writes.
-            inbox.barrier();
             auto exposed = tidegate::move(inbox).post();
             auto epoch = tidegate::move(outbox).start();
+            // The other blocks have written what this one sends, and have read what it writes.
+            exposed.await_team();
             for (u64 k = 0; k < number; k++)
                 for (EACH(i, sides[k].count)) epoch.put_value(tidegate::Out<double>{(unsigned)k}, i, from[sides[k].edge + i * sides[k].stride]);
             outbox = tidegate::move(epoch).complete();
@@ -188,9 +188,9 @@ extern "C" __global__ void solve(double *u, u64 len, double *v, u64 room, const 
             }
         }
         sweeps += 200;
-        inbox.barrier();
         auto exposed = tidegate::move(errors).post();
         auto epoch = tidegate::move(told).start();
+        exposed.await_team();
         if (blockIdx.x == 0) {
             const double mine = error_of(u, answer, width, height);
             for (u64 k = threadIdx.x; k < epoch.count(); k += blockDim.x) epoch.put_value(tidegate::Out<double>{(unsigned)k}, 0, mine);

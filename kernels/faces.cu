@@ -44,6 +44,8 @@ namespace faces {
 
 // Blocks of up to 1024 threads can be launched, so no kernel may use more than 64 registers.
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
+// One block of each multiprocessor, whose threads may use more of them.
+#define PERSISTENT_KERNEL extern "C" __global__ void __launch_bounds__(512)
 #define INLINE static __device__ __forceinline__
 #define INLINE_MEMBER __device__ __forceinline__
 
@@ -60,6 +62,20 @@ struct Turn {
   INLINE_MEMBER void await() const { wait_for_previous(); }
 
   INLINE_MEMBER ~Turn() { await(); }
+};
+
+// The threads that have a tile together: those of a block, or, where the block is a multiple of a tile, so many of them.
+struct Crew {
+  u32 first, crews;    // which one it is, and how many there are
+  u32 thread, threads; // which thread of it this is, and how many it has
+
+  static INLINE_MEMBER Crew block() { return {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x}; }
+  static INLINE_MEMBER Crew part_of_block() {
+    if (blockDim.x % FACES_TILE) return block();
+    const u32 crews = blockDim.x / FACES_TILE;
+    // Neighbouring tiles are those of different blocks, so that all have alike much to do.
+    return {blockIdx.x + gridDim.x * (threadIdx.x / FACES_TILE), gridDim.x * crews, threadIdx.x % FACES_TILE, FACES_TILE};
+  }
 };
 
 INLINE u32 over(u32 x, FacesDivisor by) { return (u32)((u64)(2u * x) * by.magic >> 32) >> by.shift; }
@@ -376,11 +392,11 @@ INLINE void pack_edge(const Turn &turn, const FacesGeometry &g, u32 at, const do
 }
 
 template <class To>
-INLINE void pack(const Turn &turn, const FacesGeometry &g, const double *u, const To &to) {
-  for (u32 tile = blockIdx.x; tile < g.pack_tiles[FACES_GROUPS]; tile += gridDim.x) {
+INLINE void pack(const Crew &crew, const Turn &turn, const FacesGeometry &g, const double *u, const To &to) {
+  for (u32 tile = crew.first; tile < g.pack_tiles[FACES_GROUPS]; tile += crew.crews) {
     const u32 group = group_of(g.pack_tiles, tile);
     const u32 start = (tile - g.pack_tiles[group]) * FACES_TILE;
-    for (u32 t = threadIdx.x; t < FACES_TILE; t += blockDim.x) {
+    for (u32 t = crew.thread; t < FACES_TILE; t += crew.threads) {
       u32 at = start + t;
       switch (group) {
         case 0: case 5: pack_face<2>(turn, g, group == 5u, at, u, to); break;
@@ -410,7 +426,7 @@ INLINE void pack(const Turn &turn, const FacesGeometry &g, const double *u, cons
 KERNEL faces_pack(FACES_ARGUMENT g, const double *u, u64 u_len, double *out, u64 out_len) {
   const Turn turn;
   if (u_len < g.values || out_len < g.packed) return;
-  pack(turn, g, u, ToBuffer{out});
+  pack(Crew::block(), turn, g, u, ToBuffer{out});
 }
 
 // Puts the values straight to the neighbours, and completes them. Slot j is that of the j-th neighbour, by direction.
@@ -421,7 +437,7 @@ KERNEL faces_send(FACES_ARGUMENT g, const double *u, u64 u_len, tidegate::AllSlo
   for (u32 k = threadIdx.x; k < 26u; k += blockDim.x)
     if (g.neighbours >> k & 1u) slots[k] = out.slot({(u32)__popc(g.neighbours & ((1u << k) - 1u))});
   __syncthreads();
-  if (u_len >= g.values) pack(turn, g, u, ToSlots{slots});
+  if (u_len >= g.values) pack(Crew::block(), turn, g, u, ToSlots{slots});
   out.complete();
 }
 
@@ -487,15 +503,14 @@ INLINE void unpack_corner(const FacesGeometry &g, const Received &received, u32 
 }
 
 template <class Received>
-INLINE void unpack(const Turn &turn, const FacesGeometry &g, Received &received, double *u) {
-  for (u32 tile = blockIdx.x; tile < g.unpack_tiles[FACES_GROUPS]; tile += gridDim.x) {
+INLINE void unpack(const Crew &crew, const Turn &turn, const FacesGeometry &g, Received &received, double *u) {
+  for (u32 tile = crew.first; tile < g.unpack_tiles[FACES_GROUPS]; tile += crew.crews) {
     const u32 group = group_of(g.unpack_tiles, tile);
     const u32 start = (tile - g.unpack_tiles[group]) * FACES_TILE;
-    // All threads of a block make the same number of rounds, and have the same group. So they reach every `wait`
-    // together.
-    for (u32 t = 0u; t < FACES_TILE; t += blockDim.x) {
-      const bool active = t + threadIdx.x < FACES_TILE;
-      u32 at = start + t + threadIdx.x;
+    // All threads of a crew make the same number of rounds, and have the same group. So they reach every `wait` together.
+    for (u32 t = 0u; t < FACES_TILE; t += crew.threads) {
+      const bool active = t + crew.thread < FACES_TILE;
+      u32 at = start + t + crew.thread;
       switch (group) {
         case 0: case 5: unpack_face<2>(turn, g, received, group == 5u, at, active, u); break;
         case 1: case 4: unpack_face<1>(turn, g, received, group == 4u, at, active, u); break;
@@ -523,14 +538,14 @@ KERNEL faces_unpack(FACES_ARGUMENT g, const Slot *slots, u64 slots_len, double *
   if (u_len < g.values || slots_len < g.messages) return;
   __shared__ const double *table[26];
   InSlots received(g, slots, table);
-  unpack(turn, g, received, u);
+  unpack(Crew::block(), turn, g, received, u);
 }
 
 KERNEL faces_unpack_packed(FACES_ARGUMENT g, const double *received, u64 received_len, double *u, u64 u_len) {
   const Turn turn;
   if (u_len < g.values || received_len < g.packed) return;
   Packed messages = {received};
-  unpack(turn, g, messages, u);
+  unpack(Crew::block(), turn, g, messages, u);
 }
 
 // ---- All shares in one kernel ----
@@ -538,32 +553,42 @@ KERNEL faces_unpack_packed(FACES_ARGUMENT g, const double *received, u64 receive
 // The number of the slot in direction k, if there is a neighbour.
 INLINE u32 slot_of(const FacesGeometry &g, u32 k) { return (u32)__popc(g.neighbours & ((1u << k) - 1u)); }
 
+// Calls `visit` for the directions with a neighbour, each by the same thread of the block every time.
+template <class Visit>
+INLINE void for_each_neighbour(const FacesGeometry &g, const Visit &visit) {
+  for (u32 k = threadIdx.x; k < 26u; k += blockDim.x)
+    if (g.neighbours >> k & 1u) visit(k);
+}
+
 // Makes so many shares: sends the surface, waits for what the neighbours send, and sums both.
-KERNEL faces_shares(FACES_ARGUMENT g, double *u, u64 u_len, tidegate::KernelInbox<double> in, tidegate::KernelOutbox<double> out, u64 count) {
+PERSISTENT_KERNEL faces_shares(FACES_ARGUMENT g, double *u, u64 u_len, tidegate::KernelInbox<double> in, tidegate::KernelOutbox<double> out, u64 count) {
+  __shared__ tidegate::Found<double> to[26], from[26];
   __shared__ tidegate::OutSlot<double> slots[26];
   __shared__ const double *table[26];
   const Turn turn{Turn::Alone()};
   auto inbox = in.own(tidegate::Grid());
   auto outbox = out.own(tidegate::Grid());
   const bool fits = u_len >= g.values && inbox.count() >= g.messages && outbox.count() >= g.messages;
+  if (!fits) count = 0u;
+  for_each_neighbour(g, [&](u32 k) {
+    if (!fits) return;
+    to[k] = outbox.find({slot_of(g, k)});
+    from[k] = inbox.find(slot_of(g, k));
+  });
   for (; count && !inbox.failed() && !outbox.failed(); count--) {
     auto exposed = tidegate::move(inbox).post();
     auto epoch = tidegate::move(outbox).start();
-    for (u32 k = threadIdx.x; fits && k < 26u; k += blockDim.x)
-      if (g.neighbours >> k & 1u) slots[k] = epoch.slot({slot_of(g, k)});
-    __syncthreads();
-    if (fits) pack(turn, g, u, ToSlots{slots});
-    outbox = tidegate::move(epoch).complete();
-    // No block sums what another one has yet to send.
-    outbox.barrier();
-    inbox = tidegate::move(exposed).wait();
-    for (u32 k = threadIdx.x; fits && k < 26u; k += blockDim.x)
-      table[k] = g.neighbours >> k & 1u ? inbox.read(slot_of(g, k)) : nullptr;
-    __syncthreads();
-    Noted received = {table};
-    if (fits) unpack(turn, g, received, u);
+    for_each_neighbour(g, [&](u32 k) { slots[k] = epoch.slot(to[k]); });
     // No block sends what another one has yet to sum.
-    inbox.barrier();
+    exposed.await_team();
+    pack(Crew::part_of_block(), turn, g, u, ToSlots{slots});
+    outbox = tidegate::move(epoch).complete();
+    inbox = tidegate::move(exposed).wait();
+    for_each_neighbour(g, [&](u32 k) { table[k] = inbox.read(from[k]); });
+    // No block sums what another one has yet to send.
+    outbox.await_team();
+    Noted received = {table};
+    unpack(Crew::part_of_block(), turn, g, received, u);
   }
   tidegate::move(inbox).close();
   tidegate::move(outbox).close();
@@ -617,5 +642,6 @@ KERNEL faces_compute(FACES_ARGUMENT g, double *u, u64 u_len) {
 
 // Programs that have kernels of their own include this file.
 #undef KERNEL
+#undef PERSISTENT_KERNEL
 #undef INLINE
 #undef INLINE_MEMBER

@@ -175,27 +175,33 @@ GET_TYPE(Wide, wides)
 // `errors[0]` the elements that are not `number * theirs + i`. The number is in `state[0]`, and goes up by one each time.
 // A team of one block puts half of them together, and each of the others by its own thread. If `goes_on`, it does so on a
 // stream that has failed. `state` may have a second number: the longest time between the ends of two epochs, in
-// nanoseconds.
-template <class Team> DEV void make_epochs(Team team, bool is_block, tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, u64 *x, u64 *state, u64 states, u64 epochs, u64 scale, u64 theirs, u64 *errors,
+// nanoseconds. If `x` has a number for each block of the grid, each checks what the next one has written before its post.
+template <class Team> DEV void make_epochs(Team team, bool is_block, u64 blocks, tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, u64 *x, u64 *state, u64 states, u64 epochs, u64 scale, u64 theirs, u64 *errors,
                                            bool goes_on) {
     auto inbox = in.own(team);
     auto outbox = out.own(team);
     u64 number = state[0], last = 0, longest = 0;
+    const auto came_to = inbox.find(from);
+    const auto goes_to = outbox.find(to);
     const u64 len = inbox.len_of(from), half = is_block ? len / 2 : 0;
     for (u64 end = number + epochs; number < end && (goes_on || !(inbox.failed() || outbox.failed())); number++) {
+        if (blocks && threadIdx.x == 0) x[blockIdx.x] = number;
         auto exposed = tidegate::move(inbox).post();
         for (u64 i = team.rank(); i < half; i += team.size()) x[i] = number * scale + i;
         __syncthreads();
         auto epoch = tidegate::move(outbox).start();
         epoch.put(tidegate::Block(), to, 0, x, half);
-        const tidegate::OutSlot<u64> slot = epoch.slot(to);
+        const tidegate::OutSlot<u64> slot = epoch.slot(goes_to);
+        exposed.await_team();
+        if (blocks && threadIdx.x == 0 && x[(blockIdx.x + 1) % blocks] != number) atomicAdd(errors, 1ull);
         for (u64 i = half + team.rank(); i < len; i += team.size()) {
             if (i % 2) slot.put_value(i, number * scale + i);
             else epoch.put_value(to, i, number * scale + i);
         }
         outbox = tidegate::move(epoch).complete();
         inbox = tidegate::move(exposed).wait();
-        const u64 *came = inbox.read(from);
+        outbox.await_team();
+        const u64 *came = inbox.read(came_to);
         for (u64 i = team.rank(); i < len; i += team.size())
             if (came[i] != number * theirs + i) atomicAdd(errors, 1ull);
         if (states > 1 && team.rank() == 0) {
@@ -213,8 +219,8 @@ template <class Team> DEV void make_epochs(Team team, bool is_block, tidegate::K
 }
 extern "C" __global__ void own_epochs(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, u64 *x, u64 len, u64 *state, u64 states, u64 epochs, u64 scale, u64 theirs, u64 *errors, u64 length, u32 how) {
     const bool goes_on = how & 2;
-    if (how & 1) make_epochs(tidegate::Grid(), gridDim.x == 1, in, out, from, to, x, state, states, epochs, scale, theirs, errors, goes_on);
-    else if (blockIdx.x == 0) make_epochs(tidegate::Block(), true, in, out, from, to, x, state, states, epochs, scale, theirs, errors, goes_on);
+    if (how & 1) make_epochs(tidegate::Grid(), gridDim.x == 1, gridDim.x > 1 && gridDim.x <= len ? gridDim.x : 0, in, out, from, to, x, state, states, epochs, scale, theirs, errors, goes_on);
+    else if (blockIdx.x == 0) make_epochs(tidegate::Block(), true, 0, in, out, from, to, x, state, states, epochs, scale, theirs, errors, goes_on);
 }
 // Breaks the contract of kernels that own halves, in the way that `what` says.
 extern "C" __global__ void own_wrongly(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, tidegate::Out<u64> to, u64 number, u32 what) {

@@ -85,8 +85,16 @@
 //
 // The team that owns a half is a `Block` or the `Grid`. Each call takes the token of one state, and returns that of the
 // next state, which has the calls of that state: an inbox that is exposed cannot be read, and nothing can be put before
-// `start`. `inbox.barrier()`, which every token has, is a barrier of the team. `inbox.failed()` tells a kernel that its
-// stream has failed, so that it need not go on.
+// `start`. `inbox.failed()` tells a kernel that its stream has failed, so that it need not go on.
+//
+// `inbox.barrier()`, which every token has, is a barrier of the team. A post and a complete are arrivals of the team, too:
+// behind them, `exposed.await_team()` and `outbox.await_team()` wait until all blocks have come there, which takes less
+// time than a barrier. In `pass`, each thread uses elements of its own. A kernel whose threads use the elements of others
+// calls `exposed.await_team()` before its puts (the others have written what it sends), and `outbox.await_team()` before it
+// overwrites `x` (the others have sent it).
+//
+// `inbox.find(from)` and `outbox.find(to)` look a slot up for all epochs of the kernel. What they return is plain data,
+// which `read`, `put`, `put_value` and `slot` take in place of the number, and which a block can keep in shared memory.
 //
 // # The contract of a kernel that puts
 //
@@ -119,7 +127,7 @@
 // 4. The kernel posts before it starts. (With two buffers, the post of the epoch before is enough.) Nothing that it waits
 //    for depends on its own later work, or on later work of its stream.
 // 5. Every path of every thread ends each epoch, and closes each half that it has taken, before the kernel ends.
-// 6. A block waits for other blocks of this kernel by `barrier` only, and for none of another kernel.
+// 6. A block waits for other blocks of this kernel by `barrier` and `await_team` only, and for none of another kernel.
 //
 // If all threads of a kernel end without keeping 5, the item behind it finds that, and the stream fails by name. So it does
 // if a call uses a token that was moved away.

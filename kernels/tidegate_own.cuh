@@ -9,9 +9,14 @@
 // batch advances the operand of each wait. A kernel counts its epochs in a register, and advances the operands once, when
 // it closes the half. So while it runs, no word of the table changes that all threads read, and L1 keeps them.
 //
-// Each block of a grid looks at the words by itself, and so acquires what the peers have released. An add comes behind what
-// all blocks have done: they count in the table's head, and the block that counts last adds. There are two such counts,
-// used in turn. A peer may answer an epoch once it has the add of the epoch before. So blocks are at most one epoch apart.
+// Each block of a grid looks at the words by itself, and so acquires what the peers have released. Each block adds a part
+// of the quantum, behind a fence of its own. So no block waits for another one, and all fences are on their way at the same
+// time: a fence takes as long as the way to the peer and back. The word has come a quantum further when all blocks have
+// added.
+//
+// The blocks also count in the table's head how far they are, for `await_team`. There is a count for every fourth epoch.
+// Blocks are at most two epochs apart, because the peer answers an epoch when all blocks have added to it, and a window
+// has two buffers at most. So no block counts in an epoch in which another one has yet to count for an earlier one.
 //
 // # Failure
 //
@@ -47,14 +52,11 @@ struct OwnMirror {
   OwnBlocked blocked[64];
 };
 struct OwnHead {
-  u64 state;       // 0 while the half is closed; otherwise what is wrong with a kernel that ends now
-  u32 closed;      // blocks that have closed the half, until the last one has
-  u32 arrived[2];  // the same of blocks that have come to the end of an epoch (or to a post), by turns
+  u64 state;   // 0 while the half is closed; otherwise what is wrong with a kernel that ends now
+  u32 closed;  // blocks that have closed the half, until the last one has
   u32 window, rank, awaited;  // says in a fault which window it is, and which rank
-  u32 met;                    // blocks that have come to a barrier, until the last one has
-  u32 none;
-  u64 barriers;  // how many have been passed
-  u64 unused[2];
+  u64 met;                    // blocks that have come to the kernel's barriers
+  u64 arrived[4];             // blocks that have come to the end of an epoch (or to a post), by turns
 };
 struct OwnPeer {
   u64 word, operand;          // what this rank waits for
@@ -134,32 +136,41 @@ DEV u32 *owner_failed() {
   return &failed;
 }
 
+// The part of a quantum that this block adds.
+DEV u64 part_of_team(Block) { return GRANT_QUANTUM; }
+DEV u64 part_of_team(Grid grid) {
+  const u64 each = GRANT_QUANTUM / grid.blocks();
+  return grid.block() ? each : GRANT_QUANTUM - each * (grid.blocks() - 1);
+}
+
+// The last thread of a block notes that the block has come here.
+DEV void note_arrival(Block, u64 *) {}
+DEV void note_arrival(Grid grid, u64 *count) {
+  if (grid.blocks() > 1 && Block().rank() + 1 == Block().size()) add_fetch(of_thread((u64)count), 1);
+}
+
+// Waits until all blocks have come here so often. On a stream that has failed, some blocks may have left, and no block
+// waits for them.
+DEV void await_arrivals(Block, const u64 *, u64, const u32 *) { block_barrier(); }
+DEV void await_arrivals(Grid grid, const u64 *count, u64 times, const u32 *stop) {
+  if (Block().rank() == 0 && grid.blocks() > 1)
+    for (u32 looks = 0; load_acquire((u64)count) < times * grid.blocks() && !(looks % 16 == 0 && load_relaxed32(stop)); looks++)
+      if (looks > 256) pause(20);
+  block_barrier();
+}
+
 // All threads of the team come here. Returns whether this block is the last one. It has then seen what all blocks did.
 DEV bool gather(Block, u32 *) {
   block_barrier();
   return true;
 }
-DEV bool gather(Grid grid, u32 *arrived) {
+DEV bool gather(Grid grid, u32 *count) {
   __shared__ u32 last;
   block_barrier();
   const u32 blocks = (u32)grid.blocks();
-  if (Block().rank() == 0) last = blocks < 2 || arrive((u64)arrived, blocks - 1) == blocks - 1;
+  if (Block().rank() == 0) last = blocks < 2 || arrive((u64)count, blocks - 1) == blocks - 1;
   block_barrier();
   return last;
-}
-
-// A barrier of the team. On a stream that has failed, some blocks may have left, and no block waits for them.
-DEV void meet(Block, OwnHead *, const u32 *) { block_barrier(); }
-DEV void meet(Grid grid, OwnHead *head, const u32 *stop) {
-  block_barrier();
-  const u32 blocks = (u32)grid.blocks();
-  if (Block().rank() == 0 && blocks > 1) {
-    const u64 before = load_relaxed((u64)&head->barriers);
-    if (arrive((u64)&head->met, blocks - 1) == blocks - 1) store_release((u64)&head->barriers, before + 1);
-    else
-      for (u32 looks = 0; load_acquire((u64)&head->barriers) == before && !(looks % 16 == 0 && load_relaxed32(stop)); looks++) pause(20);
-  }
-  block_barrier();
 }
 
 // Whether a team can own a half.
@@ -186,6 +197,15 @@ struct OwnHalf {
   OwnMirror *mirror;
 };
 
+// A slot of a half that a kernel owns, looked up for all epochs of the kernel. It is plain data, so a block can keep it in
+// shared memory.
+template <class T> struct Found {
+  const OwnHead *of;
+  u64 at[2];  // where it is in the kernel's even epochs, and in the odd ones
+  u64 len;    // elements
+  u32 index;
+};
+
 // What all tokens of a half are made of. Each thread of the team has its own.
 template <class Team> class Owned {
   static_assert(CanOwn<Team>::value, "a half is owned by a Block or by the Grid");
@@ -193,19 +213,24 @@ template <class Team> class Owned {
  protected:
   OwnHalf half;
   u64 made;   // epochs that the kernel has ended
+  u64 most;   // for so many the words have room
+  mutable u64 barriers;  // that it has come to
   bool live;  // nothing has failed that this block knows of
   bool here;  // the token was not moved away
 
-  DEV explicit Owned(const OwnHalf &lent) : half(lent), made(0), here(true) {
+  DEV explicit Owned(const OwnHalf &lent) : half(lent), made(0), most(~0ull), barriers(0), here(true) {
     block_barrier();
+    if (half.peers) most = OWN_EPOCHS - load_data<u64>(peer(0)->operand) / GRANT_QUANTUM;
     if (Block().rank() == 0) *owner_failed() = has_stopped(half.state, half.mirror);
     block_barrier();
     live = !*owner_failed();
   }
-  DEV Owned(Owned &&other) : half(other.half), made(other.made), live(other.live), here(other.here) { other.here = false; }
+  DEV Owned(Owned &&other) : half(other.half), made(other.made), most(other.most), barriers(other.barriers), live(other.live), here(other.here) { other.here = false; }
   DEV Owned &operator=(Owned &&other) {
     half = other.half;
     made = other.made;
+    most = other.most;
+    barriers = other.barriers;
     live = other.live;
     here = other.here;
     other.here = false;
@@ -234,16 +259,24 @@ template <class Team> class Owned {
   }
   // Whether the words have room for one more epoch.
   DEV void check_room() {
-    if (half.peers && from(0) >= OWN_EPOCHS * GRANT_QUANTUM) {
+    if (made >= most) {
       if (Block().rank() == 0) fault(NO_EPOCH_LEFT);
       live = false;
     }
   }
 
-  // Adds to the words of all peers, behind what the whole team has done. If the stream has failed, what the kernel has
-  // computed may be wrong, and nobody must take it for complete. `faults` is where the puts of the team record faults.
+  // Waits until all blocks have come to the end of epoch `epoch` (or to its post).
+  DEV void await_end(u64 epoch) const { await_arrivals(Team(), &half.head->arrived[epoch % 4], epoch / 4 + 1, &half.state->stop); }
+
+  // Adds this block's part to the words of all peers, behind what the block has done. If the stream has failed, what the
+  // kernel has computed may be wrong, and nobody must take it for complete. `faults` is where the puts of the team record
+  // faults.
   DEV void tell(const u64 *faults) const {
-    if (!gather(Team(), &half.head->arrived[made % 2])) return;
+    block_barrier();
+    note_arrival(Team(), &half.head->arrived[made % 4]);
+    // Without peers, nothing else keeps blocks together.
+    if (!half.peers) await_end(made);
+    const u64 part = part_of_team(Team());
     if (!half.peers && faults && Block().rank() == 0) {
       const u64 found = load_relaxed((u64)faults);
       if (found) fault(found);
@@ -256,7 +289,7 @@ template <class Team> class Owned {
       const u64 out = peer(k)->out;
       fence();
       if (found) fault(found);
-      else if (!stop) add_relaxed(of_thread(out), GRANT_QUANTUM);
+      else if (!stop) add_relaxed(of_thread(out), part);
     }
   }
 
@@ -282,14 +315,28 @@ template <class Team> class Owned {
   DEV void close_half() {
     check();
     if (!gather(Team(), &half.head->closed) || !live) return;
+    if (Block().rank() == 0) {
+      store_relaxed((u64)&half.head->state, 0);
+      store_relaxed((u64)&half.head->met, 0);
+    }
+    for (u64 k = Block().rank(); k < 4; k += Block().size()) store_relaxed((u64)&half.head->arrived[k], 0);
     for (u64 k = Block().rank(); k < half.peers; k += Block().size()) store_relaxed(peer(k)->operand, from(k));
-    if (Block().rank() == 0) store_relaxed((u64)&half.head->state, 0);
+  }
+
+  // Looks a slot up whose buffers take turns by the parity of the epoch: of the kernel's first one, it is that of `first`.
+  template <class T> DEV Found<T> found(u32 index, u64 base, u64 flip, u64 len, u64 first) const {
+    const u64 other = base + flip;
+    return Found<T>{half.head, {first % 2 ? other : base, first % 2 ? base : other}, len, index};
   }
 
  public:
   // A barrier of the team, in the middle of an epoch or outside. All of its threads call it. What they did before is seen
   // by all of them behind it. On a stream that has failed, it returns at once.
-  DEV void barrier() const { meet(Team(), half.head, &half.state->stop); }
+  DEV void barrier() const {
+    block_barrier();
+    note_arrival(Team(), &half.head->met);
+    await_arrivals(Team(), &half.head->met, ++barriers, &half.state->stop);
+  }
   // Whether a wait of this half has heard, in this block, that the stream has failed. Then the kernel need not go on. All
   // threads of a block get the same answer. Blocks of a grid may get different ones, and none of them waits for another
   // on a stream that has failed.
@@ -320,13 +367,18 @@ template <class T, class Team> class Inbox : Owned<Team> {
   DEV u64 count() const { return this->half.count; }
   // The elements of a slot.
   DEV u64 len_of(unsigned slot) const { return ((const Slot *)this->half.slots)[slot].len; }
-  // What the last epoch has brought to a slot. Read it with ordinary loads, and not after the next post.
-  DEV const T *read(unsigned slot) const {
-    if (!this->here) this->fault(OUT_OF_TURN);
-    const Slot &entry = ((const Slot *)this->half.slots)[slot];
-    const u64 epochs = *entry.operand / GRANT_QUANTUM + this->made;
-    return (const T *)(entry.base + ((epochs - 1) % 2 ? entry.flip : 0));
+  // A slot that has been looked up, for all epochs of the kernel.
+  DEV Found<T> find(unsigned slot) const {
+    const Slot entry = ((const Slot *)this->half.slots)[slot];
+    // Epoch n has brought what is read before epoch n + 1.
+    return this->template found<T>(slot, (u64)entry.base, entry.flip, entry.len, *entry.operand / GRANT_QUANTUM + 1);
   }
+  // What the last epoch has brought to a slot. Read it with ordinary loads, and not after the next post.
+  DEV const T *read(const Found<T> &slot) const {
+    if (!this->here || slot.of != this->half.head) this->fault(OUT_OF_TURN);
+    return (const T *)(this->made % 2 ? slot.at[1] : slot.at[0]);
+  }
+  DEV const T *read(unsigned slot) const { return read(find(slot)); }
 
   // Gives the inbox back to the host. Every thread of the team calls this once, at the end.
   DEV void close() && { this->close_half(); }
@@ -340,6 +392,9 @@ template <class T, class Team> class Exposed {
 
  public:
   DEV void barrier() const { inbox.barrier(); }
+  // A barrier of the team that begins with its `post`: waits until all blocks have come there, and sees what they did
+  // before. It is shorter than `barrier`, which begins here.
+  DEV void await_team() const { inbox.await_end(inbox.made); }
   DEV bool failed() const { return inbox.failed(); }
   Exposed(Exposed &&) = default;
   Exposed &operator=(Exposed &&) = default;
@@ -382,6 +437,19 @@ template <class T, class Team> class Outbox : Owned<Team> {
   // How many slots there are.
   DEV u64 count() const { return this->half.count; }
 
+  // A slot that has been looked up, for all epochs of the kernel. One that does not exist has no elements.
+  DEV Found<T> find(Out<T> to) const {
+    if (to.index >= count()) return Found<T>{this->half.head, {0, 0}, 0, to.index};
+    const OutHead *head = (const OutHead *)this->half.slots;
+    const OutEntry entry = ((const OutEntry *)((u64)(head + 1) + this->half.peers * sizeof(OutTarget)))[to.index];
+    return this->template found<T>(to.index, entry.base, entry.flip, entry.len, *(const u64 *)entry.operand / GRANT_QUANTUM);
+  }
+
+  // A barrier of the team that begins with the last `complete`, which all blocks have called. See `Exposed::await_team`.
+  DEV void await_team() const {
+    if (this->made) this->await_end(this->made - 1);
+  }
+
   // Gives the outbox back to the host. Every thread of the team calls this once, at the end.
   DEV void close() && { this->close_half(); }
 };
@@ -394,7 +462,6 @@ template <class T, class Team> class Access {
   DEV explicit Access(Outbox<T, Team> &&outbox) : outbox(move(outbox)) {}
 
   DEV OutHead *faults() const { return (OutHead *)outbox.half.slots; }
-  DEV const OutEntry *entry(u32 slot) const { return (const OutEntry *)((u64)faults() + sizeof(OutHead) + outbox.half.peers * sizeof(OutTarget)) + slot; }
 
  public:
   DEV void barrier() const { outbox.barrier(); }
@@ -403,33 +470,26 @@ template <class T, class Team> class Access {
   Access &operator=(Access &&) = default;
 
   // How many slots there are.
-  DEV u64 count() const { return outbox.half.count; }
+  DEV u64 count() const { return outbox.count(); }
   // The elements of a slot.
-  DEV u64 len_of(Out<T> to) const { return to.index < count() ? entry(to.index)->len : 0; }
+  DEV u64 len_of(Out<T> to) const { return find(to).len; }
+  DEV Found<T> find(Out<T> to) const { return outbox.find(to); }
 
-  // A slot that has been looked up: for puts of single values, and for many puts to one slot. It is for this epoch only.
-  DEV OutSlot<T> slot(Out<T> to) const {
-    OutSlot<T> slot = {faults(), 0, 0, 0, to.index};
+  // A slot that has been looked up, for puts of this epoch.
+  DEV OutSlot<T> slot(const Found<T> &to) const {
     if (!outbox.here) outbox.fault(OUT_OF_TURN);
-    if (to.index >= count()) {
-      record(faults(), NO_SLOT, to.index, 0);
-      slot.len = ~0ull;
-    } else {
-      const OutEntry entry = *this->entry(to.index);
-      const u64 epoch = load_data<u64>(entry.operand) / GRANT_QUANTUM + outbox.made;
-      slot.at = entry.base + (epoch % 2 ? entry.flip : 0);
-      slot.len = entry.len;
-      slot.limit = outbox.live && outbox.here ? entry.len : 0;
-    }
-    return slot;
+    const bool is = to.of == outbox.half.head && to.at[0];
+    if (!is) record(faults(), NO_SLOT, to.index, 0);
+    return OutSlot<T>{faults(), outbox.made % 2 ? to.at[1] : to.at[0], is && outbox.live && outbox.here ? to.len : 0, is ? to.len : ~0ull, to.index};
   }
+  DEV OutSlot<T> slot(Out<T> to) const { return slot(find(to)); }
 
   // Puts `count` elements to a slot, from its element `first` on. All threads of the team (which need not be the one that
   // owns the outbox) call it.
-  template <class Putting> DEV void put(Putting team, Out<T> to, u64 first, const T *from, u64 count) const { slot(to).put(team, first, from, count); }
+  template <class Putting, class To> DEV void put(Putting team, const To &to, u64 first, const T *from, u64 count) const { slot(to).put(team, first, from, count); }
 
   // Puts one element to a slot. One thread calls it.
-  DEV void put_value(Out<T> to, u64 index, const T &value) const { slot(to).put_value(index, value); }
+  template <class To> DEV void put_value(const To &to, u64 index, const T &value) const { slot(to).put_value(index, value); }
 
   // Completes the epoch: all targets have what was put.
   DEV Outbox<T, Team> complete() && {

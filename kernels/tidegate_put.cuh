@@ -282,7 +282,8 @@ template <class T> class OutSlots {
     if (!found && slot >= slots) found = NO_SLOT;
     if (!found) {
       const OutEntry entry = *this->entry(slot);
-      const u64 given = entry.target->given;
+      // Both are on their way at once.
+      const u64 given = entry.target->given, operand = *(const u64 *)entry.operand;
       if (!fits(first, count, entry.len)) {
         found = BEYOND;
         end = end_of(first, count);
@@ -293,7 +294,7 @@ template <class T> class OutSlots {
       } else if (!(given / GRANT_QUANTUM % 2) || has_completed()) {
         found = COMPLETED;
       } else {
-        const u64 odd = (*(const u64 *)entry.operand / GRANT_QUANTUM - 1) % 2;
+        const u64 odd = (operand / GRANT_QUANTUM - 1) % 2;
         at = entry.base + (odd ? entry.flip : 0) + first * sizeof(T);
       }
     }
@@ -312,18 +313,20 @@ template <class T> class OutSlots {
   }
 
   // One thread completes a target, behind everything that the kernel has put. If the stream has failed, what it has
-  // put may be wrong: the batch behind the kernel poisons the target's word. (The swap finds the second of two threads
-  // that come at the same time.)
+  // put may be wrong: the batch behind the kernel poisons the target's word. (Of two threads that come at the same time,
+  // the second finds that the first has taken the grant.)
   DEV void complete_target(OutTarget *target, const u32 *stop, bool again) const {
-    // All three loads are on their way before the first is looked at.
-    const u64 given = load_relaxed((u64)&target->given), fault = load_relaxed((u64)&head->fault);
+    // The grant is taken, and the fence made, while the other words are on their way.
+    const u64 given = fetch_add(of_thread((u64)&target->given), GRANT_QUANTUM), fault = load_relaxed((u64)&head->fault);
     const u32 failed = load_relaxed32(stop);
-    if (failed || given & GRANT_POISON || fault) return;
-    if (again || !(given / GRANT_QUANTUM % 2) || swap64((u64)&target->given, given, given + GRANT_QUANTUM) != given) {
-      record(head, COMPLETED_TWICE, 0, 0);
+    fence();
+    const bool twice = again || !(given / GRANT_QUANTUM % 2);
+    if (failed || given & GRANT_POISON || fault || twice) {
+      fetch_add(of_thread((u64)&target->given), 0 - GRANT_QUANTUM);
+      if (!failed && !(given & GRANT_POISON) && !fault) record(head, COMPLETED_TWICE, 0, 0);
       return;
     }
-    add_release(of_thread(target->done), GRANT_QUANTUM);
+    add_relaxed(of_thread(target->done), GRANT_QUANTUM);
     store_relaxed((u64)&target->check, load_relaxed((u64)&target->check) + GRANT_QUANTUM);
   }
 

@@ -73,16 +73,12 @@ struct Head {
     state: u64,
     /// Counts the blocks of a kernel that have closed the half.
     closed: u32,
-    /// Count the blocks that have come to the end of an epoch.
-    arrived: [u32; 2],
     /// Names the half in a fault.
     tag: RawTag,
-    /// Counts the blocks that have come to a barrier.
-    met: u32,
-    none: u32,
-    /// Counts the barriers.
-    barriers: u64,
-    unused: [u64; 2],
+    /// Counts the blocks that have come to the kernel's barriers.
+    met: u64,
+    /// Count the blocks that have come to the end of an epoch, by turns.
+    arrived: [u64; 4],
 }
 
 /// A peer, as kernels of GPUs find it.
@@ -115,8 +111,8 @@ pub(super) struct RawHalf {
 // `kernels/tidegate_own.cuh` states the same.
 const _: () = {
     assert!(size_of::<Head>() == 64 && size_of::<Cell>() == 64 && size_of::<RawHalf>() == 40);
-    assert!(std::mem::offset_of!(Head, closed) == 8 && std::mem::offset_of!(Head, arrived) == 12);
-    assert!(std::mem::offset_of!(Head, tag) == 20 && std::mem::offset_of!(Cell, out) == 16);
+    assert!(std::mem::offset_of!(Head, closed) == 8 && std::mem::offset_of!(Head, arrived) == 32);
+    assert!(std::mem::offset_of!(Head, tag) == 12 && std::mem::offset_of!(Cell, out) == 16);
     assert!(std::mem::offset_of!(Cell, tag) == 24);
 };
 
@@ -284,12 +280,9 @@ fn table<D: Device>(half: &Half<D>, kind: HalfKind) -> Result<D::Block> {
     let head = Head {
         state: 0,
         closed: 0,
-        arrived: [0; 2],
         tag: tag(named, Awaited::Kernel).into(),
         met: 0,
-        none: 0,
-        barriers: 0,
-        unused: [0; 2],
+        arrived: [0; 4],
     };
     let cell = |peer: &super::Peer| {
         let Link::Mapped { word: out, .. } = peer.link else {

@@ -22,8 +22,9 @@ pub const TILE: u32 = 128;
 /// Threads that a multiprocessor holds: beyond that, more blocks only cost their launch.
 const RESIDENT: usize = 2048;
 
-/// Blocks of the kernel that makes all shares, for each multiprocessor.
-const RESIDENT_SHARES: u32 = 4;
+/// Tiles that a block of the kernel has at a time that makes all shares: half a multiprocessor's threads at most, since
+/// the other half is for others.
+pub const SHARE_TILES: u32 = 4;
 
 /// Divides by a fixed number `d` with a multiplication and a shift, which GPUs do faster than a division.
 #[repr(C)]
@@ -168,9 +169,11 @@ impl FacesGeometry {
             pack: grid(self.pack_tiles[7]),
             unpack: grid(self.unpack_tiles[7]),
             compute: grid(self.compute_tiles[3]),
-            // All of its blocks run at the same time, and leave room for the others.
-            shares: grid(self.pack_tiles[7].max(self.unpack_tiles[7]))
-                .min(RESIDENT_SHARES * multiprocessors.max(1) as u32),
+            // All of its blocks run at the same time, and wait for one another: one on each multiprocessor, but for one.
+            shares: self.pack_tiles[7]
+                .max(self.unpack_tiles[7])
+                .div_ceil(SHARE_TILES)
+                .clamp(1, multiprocessors.max(2) as u32 - 1),
         }
     }
 }

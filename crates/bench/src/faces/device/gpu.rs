@@ -2,7 +2,7 @@
 
 use crate::device::gpu::Gpu;
 
-use super::geometry::{FacesGeometry, FacesGrids, TILE};
+use super::geometry::{FacesGeometry, FacesGrids, SHARE_TILES, TILE};
 use super::{All, FacesDevice, FacesKernels, Halves, Inbox, Message, Part, Shape, Values, Which};
 use std::sync::Arc;
 use tidegate_core::kernel::{Foreign, Function, Launch, Module, Plain, foreign};
@@ -189,6 +189,15 @@ impl<D: Gpu> GpuKernels<D> {
     }
 }
 
+/// The kernel that makes all shares, over so many blocks.
+fn of_shares<D: Gpu, S>(function: &Function<D, S>, blocks: u32) -> Launch<'_, D, S> {
+    function.over(Grid {
+        blocks: [blocks, 1, 1],
+        threads: [TILE * SHARE_TILES, 1, 1],
+        shared: 0,
+    })
+}
+
 /// A function over so many blocks.
 fn over<D: Gpu, S>(function: &Function<D, S>, blocks: u32) -> Launch<'_, D, S> {
     function.over(Grid {
@@ -301,7 +310,7 @@ impl<D: Gpu> FacesKernels<D> for GpuKernels<D> {
         (inbox, outbox): Halves<'_, 's, D>,
         count: u64,
     ) -> Result<()> {
-        let kernel = over(&self.shares, self.grids.shares);
+        let kernel = of_shares(&self.shares, self.grids.shares);
         stream.launch(kernel, (self.geometry(), u, inbox, outbox, count))
     }
 
@@ -313,7 +322,7 @@ impl<D: Gpu> FacesKernels<D> for GpuKernels<D> {
         (inbox, outbox): Halves<'_, 's, D>,
         count: u64,
     ) -> Result<()> {
-        let kernel = over(&self.shares_part, self.grids.shares);
+        let kernel = of_shares(&self.shares_part, self.grids.shares);
         stream.launch(kernel, (self.geometry(), surface, inbox, outbox, count))
     }
 
