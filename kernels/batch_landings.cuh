@@ -5,6 +5,9 @@
 // So the put is over when its stores are in flight. The waiting rank copies the landed bytes to the slot, and adds to
 // the word itself. An origin that puts in another way adds to the word, after a fence, as usual: a wait accepts both.
 //
+// Behind such a wait, its lane may copy the slot to another place. The thread that finds bytes puts them there, too. So
+// for data that has landed, the copy needs no barrier, and reads nothing again.
+//
 // Memory order. A pair is two relaxed accesses of 8 bytes. Each carries its own tag, so its contents need no order. The
 // landing is written again in the buffer's next epoch, after the exposure, which the target's post released when the
 // wait was over. The wait writes the slot, and later kernels read it. If an origin writes the slot in a later epoch,
@@ -75,10 +78,27 @@ APART void run_landing(const Launch &launch, Team team, Stand *stand, const Lane
 template <typename Team>
 struct Search {
     u64 word, from, quantum, landing, slot, bytes;
+    u64 to;  // where the lane copies the slot, or 0
     u64 next;
     u32 tag;
     bool come;     // the word had, when it was looked at last
     bool by_word;  // nothing has landed: the slot is as the origin has left it
+
+    // Puts the thread's next pair to a place that gets all of them.
+    DEV void bring(u64 place, Pair pair) const {
+        put(place + next, pair.first);
+        if (next + 4 < bytes) put(place + next + 4, pair.second);
+    }
+
+    // Copies the thread's part of what has come by the word. (The thread has acquired the word, if it has pairs.)
+    DEV void copy_slot(u32 rank) {
+        if (((slot | to | bytes) & 15) == 0) {
+            const u64 from = slot, place = to;
+            copy<V16>([=](u64 i) { return from + i * sizeof(V16); }, [=](u64 i) { return place + i * sizeof(V16); }, rank, Team::size, bytes / sizeof(V16));
+        } else {
+            for (next = 8 * rank; next < bytes; next += 8 * Team::size) bring(to, fetch_pair(slot, next / 8, bytes));
+        }
+    }
 
     // Looks a few times for each pair. Returns whether all have come. Calls `then`, more than once, when the word
     // promises them.
@@ -98,8 +118,9 @@ struct Search {
                 come = reached(value, from, quantum);
                 if (BEGINS_EARLY && !come && promised(value, from, quantum)) then();
                 if ((u32)(first >> 32) == tag && (u32)(second >> 32) == tag) {
-                    put(slot + next, (u32)first);
-                    if (next + 4 < bytes) put(slot + next + 4, (u32)second);
+                    const Pair pair = {(u32)first, (u32)second};
+                    bring(slot, pair);
+                    if (to) bring(to, pair);
                     landed = true;
                 } else if (before) {
                     // This keeps all tags as recent as the buffer's last epoch, so that no tag is mistaken for that of
@@ -164,8 +185,8 @@ APART u32 landed_late(const Launch &launch, Team team, Stand *stands, const Lane
     return !ok ? NOT_COME : search.by_word ? BY_WORD : HAS_LANDED;
 }
 
-// Carries out a lane that is only a wait for a word whose data may land instead. If the word promises its data, the
-// next kernel may begin, as in `run_wait`. For landing data, it may begin as soon as the first of it is there.
+// Carries out a lane that is a wait for a word whose data may land instead, and perhaps a copy. If the word promises its
+// data, the next kernel may begin, as in `run_wait`. For landing data, it may begin as soon as the first of it is there.
 template <typename Team>
 APART void run_landed(const Launch &launch, Team team, Stand *stands, const Lane *at, Part part) {
     const bool first = team.rank() == 0;
@@ -173,6 +194,7 @@ APART void run_landed(const Launch &launch, Team team, Stand *stands, const Lane
     team.barrier();
     const u64 operand = at->operand, landings = at->landing, landing_flip = at->landing_flip, slot = at->dst, flip = at->flip;
     Search<Team> search;
+    search.to = at->out;
     search.word = at->word;
     search.quantum = at->quantum;
     search.bytes = at->count;
@@ -196,10 +218,13 @@ APART void run_landed(const Launch &launch, Team team, Stand *stands, const Lane
     u32 how = search.by_word ? BY_WORD : HAS_LANDED;
     if (stands[1].failed) how = landed_late(launch, team, stands, at, search);
     pass();
+    if (how == BY_WORD && search.to) search.copy_slot(team.rank());
     if (first && how != NOT_COME) {
         // Nobody else adds for this epoch, so this wait does.
         if (how == HAS_LANDED) red_u64(search.word, search.quantum);
         store_relaxed(operand, search.from + search.quantum);
-        STAMP(marks().waited(search.from, search.quantum), end_leg();)
+        STAMP(marks().waited(search.from, search.quantum);)
+        STAMP(if (search.to) marks().moves();)
+        STAMP(end_leg();)
     }
 }

@@ -99,6 +99,25 @@ fn collectives_are_those_of_the_host() {
     }
 }
 
+/// A wait copies landed bytes to places of whole words alone. The last block lands, and goes to an odd place.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn blocks_that_land_come_to_odd_places() {
+    let counts = [4, 1, 8];
+    ranks(RANKS, |world, _| {
+        stream!(let s = world.stream().unwrap());
+        let mut all = AllGather::open_counts(&s, "all", &counts).unwrap();
+        for epoch in 0..3u8 {
+            let block = |rank: usize| vec![10 * epoch + rank as u8; counts[rank]];
+            let x = Region::from_slice(&world, &block(world.rank())).unwrap();
+            let (x, y) = (x.on(&s).unwrap(), Region::from_slice(&world, &[99; 13]));
+            let mut y = y.unwrap().on(&s).unwrap();
+            all.enqueue(&s, &x, &mut y).unwrap();
+            assert_eq!(y.to_vec(&s).unwrap(), [0, 1, 2].map(block).concat());
+        }
+    });
+}
+
 /// What a counted all-to-all is captured with.
 type Rows<'s> = (
     CountedAllToAll<'s, [f32; 3]>,

@@ -318,3 +318,62 @@ fn recorded_kernels_begin_early_behind_epochs_and_kernels() {
         drop((inbox, outbox));
     });
 }
+
+/// Sends how many items have been recorded.
+fn count<'s>(s: &Stream<'s>, x: &mut R<'s, u64>, tell: &Sender<usize>) -> Result<()> {
+    let tell = tell.clone();
+    let enqueue: Enqueue = Box::new(move |stream, _| {
+        let (driver, raw) = (
+            Driver::load().unwrap(),
+            RawStream::from_raw(stream.as_raw()),
+        );
+        // SAFETY: the stream is live and records; the graph is the recording's, and nothing changes it meanwhile.
+        let items = unsafe {
+            let info = driver.stream_capture_info(raw).unwrap();
+            driver.graph_nodes(info.graph).unwrap().len()
+        };
+        tell.send(items).unwrap();
+        Ok(())
+    });
+    // SAFETY: it enqueues nothing.
+    s.launch(unsafe { foreign(enqueue) }, (x,))
+}
+
+/// Short data lands, and the wait that finds it copies it. Longer data has a signal, and the same launch copies it. A
+/// reduction behind a landing is a launch of its own.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn collectives_that_copy_are_one_launch_each() {
+    ranks(2, |world, _| {
+        stream!(let s = world.stream().unwrap());
+        let region = |len| Region::<u64, _>::zeroed(&world, len).unwrap();
+        for len in [1, 512, 513] {
+            let gather = AllGather::open(&s, "all-gather", len).unwrap();
+            let news = Broadcast::open(&s, "broadcast", 1, len).unwrap();
+            let blocks = AllToAll::open(&s, "all-to-all", len).unwrap();
+            let sums = AllReduce::open(&s, "all-reduce", len).unwrap();
+            let [x, y, z] = [len, 2 * len, 2 * len].map(|len| region(len).on(&s).unwrap());
+            let (tell, told) = channel();
+            let lent = (gather, news, blocks, sums, x, y, z);
+            let (graph, back) = s
+                .capture(lent, |s, lent| {
+                    let (mut gather, mut news, mut blocks, mut sums, mut x, mut y, mut z) = lent;
+                    count(s, &mut x, &tell)?;
+                    gather.enqueue(s, &x, &mut y)?;
+                    count(s, &mut x, &tell)?;
+                    news.enqueue(s, &mut x)?;
+                    count(s, &mut x, &tell)?;
+                    blocks.enqueue(s, &y, &mut z)?;
+                    count(s, &mut x, &tell)?;
+                    sums.sum(s, &mut x)?;
+                    count(s, &mut x, &tell)?;
+                    Ok((gather, news, blocks, sums, x, y, z))
+                })
+                .unwrap();
+            let items: Vec<_> = told.try_iter().collect();
+            let each: Vec<_> = items.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            assert_eq!(each, [1, 1, 1, 2], "{len} elements");
+            drop(graph.replay(&s, back, 1).unwrap());
+        }
+    });
+}

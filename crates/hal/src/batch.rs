@@ -22,6 +22,8 @@
 //!   then left out.
 //! - The wait for the word looks at both ([`Wait::landed`]). It copies what has landed into the slot, and adds the
 //!   quantum to the word itself. So once the wait is over, the word has counted its epoch, however the data came.
+//! - A copy of the slot may stand behind that wait. A device may copy bytes as soon as it has found them. So if the wait
+//!   fails, some bytes may have been copied.
 //! - Until then the word lacks the epochs that have landed, and may already have counted *later* ones. So a wait may
 //!   take the count for its own epoch only if it acquired the word and then found no tags. (An add releases what landed
 //!   before it.)

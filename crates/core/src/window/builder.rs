@@ -11,7 +11,7 @@ use tidegate_hal::process::memory::Readable;
 
 use super::check::{check, check_own, differ};
 use super::declare::Window;
-use super::describe::{Purpose, Terms};
+use super::describe::{Inbound, Purpose, Terms};
 use super::edges::Edges;
 use super::meeting::Meeting;
 use super::orders::{check_orders, orders};
@@ -180,12 +180,14 @@ impl<T: Element, K: Discipline> Window<T, K> {
         description.fill_in(roster.rank, roster.size());
         description.terms.staged = world.staged();
         description.started_alone = world.started_alone();
+        let (up_to, size) = (world.device().land_up_to(), description.terms.size);
+        let is_long = |slot: &Inbound| slot.len.saturating_mul(size) > up_to;
         description.land_up_to = match &description.terms.purpose {
             _ if self.for_kernels => 0,
-            // Moves follow its waits. A wait that looks at a landing is alone in its lane, so they would take a batch
-            // of their own, which takes longer than a signal.
-            Purpose::Collective(joint) if joint.kind.only_copies() => 0,
-            _ => world.device().land_up_to(),
+            // The waits of a long call stand in the batch of the next round, with a post behind them. A wait that looks
+            // at a landing cannot.
+            Purpose::Collective(_) if description.inbound.iter().any(is_long) => 0,
+            _ => up_to,
         };
         let known = description.in_job(roster);
         // What is no rank is neither near nor far, and is refused later.

@@ -54,22 +54,6 @@ impl JointKind {
         }
     }
 
-    /// Whether ranks copy what they get, and reduce nothing.
-    pub(super) fn only_copies(self) -> bool {
-        match self {
-            JointKind::Reduce { .. }
-            | JointKind::AllReduce
-            | JointKind::ReduceScatter
-            | JointKind::Scan { .. } => false,
-            JointKind::Broadcast { .. }
-            | JointKind::Gather { .. }
-            | JointKind::Scatter { .. }
-            | JointKind::AllGather
-            | JointKind::AllToAll
-            | JointKind::Counted { .. } => true,
-        }
-    }
-
     /// Whether ranks read long data from the memory of others, where they can. In a gather, that would only move work to
     /// the root, which has the most.
     pub(crate) fn pulls(self) -> bool {

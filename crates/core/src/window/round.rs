@@ -229,9 +229,13 @@ impl<D: Device> Round<D> {
         };
         for lane in awaits.iter().flat_map(|awaits| &awaits.behind) {
             let apart = is_alone(lane) && !late;
-            match follower(inbound, plan, lane, size).filter(|_| !apart) {
-                Some(index) => {
-                    let wait = awaited.binary_search(&index).expect("it is an origin");
+            let origin = follower(inbound, plan, lane, size).filter(|_| !apart);
+            let wait = origin.map(|index| awaited.binary_search(&index).expect("it is an origin"));
+            let has_room = |wait: &usize| {
+                waits[*wait].len() == 1 || inbound.peers[awaited[*wait]].landed.is_none()
+            };
+            match wait.filter(has_room) {
+                Some(wait) => {
                     waits[wait].extend(steps(lane));
                     follows.extend(lane);
                 }
@@ -416,8 +420,8 @@ impl Uses {
     }
 }
 
-/// The origin whose wait a lane of moves can follow at once: the lane reads slots of this origin alone, touches nothing
-/// that others use at that time, and no data lands in the slot. (A wait that looks at a landing is alone in its lane.)
+/// The origin whose wait a lane of moves can follow at once: the lane reads slots of this origin alone, and touches nothing
+/// that others use at that time. A wait that looks at a landing can only have a copy of the whole slot behind it.
 fn follower<D: Device>(
     half: &Half<D>,
     plan: &RoundPlan<'_, D>,
@@ -426,7 +430,19 @@ fn follower<D: Device>(
 ) -> Option<usize> {
     let rank = only_origin(lane)?;
     let index = peer_of(half, rank);
-    (half.peers[index].landed.is_none() && is_apart(plan, lane, size)).then_some(index)
+    let landed = half.peers[index].landed;
+    let follows = landed.is_none_or(|landed| match lane {
+        [one] => {
+            let copies = matches!(
+                (&one.action, &one.from),
+                (LocalAction::Copy, Origin::Slot(.., 0))
+            );
+            let aligned = one.to.at().0.addr().is_multiple_of(4);
+            copies && aligned && one.count * size == landed.bytes
+        }
+        _ => false,
+    });
+    (follows && is_apart(plan, lane, size)).then_some(index)
 }
 
 /// Whether the waits of a plan may stand in the round of the next one, with the moves behind them. Each of these lanes

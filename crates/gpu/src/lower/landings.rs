@@ -3,7 +3,7 @@
 //! # Model
 //!
 //! Two kinds of lanes have a short form with a landing: a lane that waits for an exposure, makes one put that fills its
-//! slot, and adds to the slot's word; and a lane that only waits for such a word.
+//! slot, and adds to the slot's word; and a lane that waits for such a word, and may then copy the slot.
 //!
 //! Each lane knows the landing and the slot, so a put may go either way. It goes to the slot if its lane has other
 //! work, or if it has more bytes than a warp moves at a time and its lane has no block. A wait always looks at both.
@@ -42,6 +42,7 @@ pub(super) fn in_short(steps: &[Step]) -> Option<ShortLane> {
     }
     match (then, last) {
         (None, None) => waited(wait),
+        (Some(Step::Move(mv)), None) => copied(wait, mv),
         (Some(Step::Move(mv)), Some(Step::Add(add))) => put(wait, mv, add),
         _ => None,
     }
@@ -57,6 +58,24 @@ fn waited(wait: &Wait) -> Option<ShortLane> {
         landing: address(landed.from.base),
         landing_flip: landed.from.flip as u64,
         ..of(wait)
+    })
+}
+
+/// A wait, and behind it a copy of the whole slot.
+fn copied(wait: &Wait, mv: &Move) -> Option<ShortLane> {
+    let landed = wait.landed?;
+    let linear = (mv.src.shape, mv.dst.shape) == (Shape::Linear, Shape::Linear);
+    // The wait's operand says which of two buffers it is.
+    let parity = mv.parity == wait.operand || (mv.parity.is_null() && landed.flip == 0);
+    let slot = (mv.src.base, mv.src.flip) == (landed.slot, landed.flip) && mv.dst.flip == 0;
+    let whole = mv.count * mv.size as usize == landed.bytes;
+    let aligned = mv.dst.base.0.addr().is_multiple_of(4);
+    if mv.action != Action::Copy || !(linear && parity && slot && whole && aligned) {
+        return None;
+    }
+    Some(ShortLane {
+        out: address(mv.dst.base),
+        ..waited(wait)?
     })
 }
 

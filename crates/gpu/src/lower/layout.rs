@@ -86,8 +86,6 @@ pub const LANE_LISTED: u16 = 32;
 pub const LANE_GATHERS: u16 = 64;
 pub const LANE_COUNTED: u16 = 128;
 pub const LANE_REDUCES: u16 = 256;
-/// The copy reads what the wait is for. `flip` is that of `src`, and not of `dst`.
-pub const LANE_BEHIND: u16 = 512;
 
 /// The short form of a lane.
 #[repr(C)]
@@ -112,7 +110,8 @@ pub struct ShortLane {
     pub value: u64,
     /// How many bytes follow the units: fewer than 16.
     pub tail: u64,
-    /// For `LANE_LANDS`: the landing. `count` is the number of bytes; `dst` and `flip` locate the slot.
+    /// For `LANE_LANDS`: the landing. `count` is the number of bytes; `dst` and `flip` locate the slot. If it is a wait,
+    /// `out` is where its lane copies the slot, or 0.
     pub landing: u64,
     pub landing_flip: u64,
     /// For `LANE_LISTED`: `from` and `to` are the lists of the sources and the targets. A list has four bytes for each

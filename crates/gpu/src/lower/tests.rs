@@ -335,6 +335,54 @@ fn bytes_that_land_have_one_team() {
     assert_eq!((many(24), many(23)), ([0, 8], [5, 0]));
 }
 
+/// The thread that finds landed bytes copies them. So behind such a wait a lane can only have a copy of the whole slot.
+#[test]
+fn landed_bytes_are_copied_as_they_are_found() {
+    let landed = tidegate_hal::batch::Landed {
+        from: tidegate_hal::batch::Landing {
+            base: ptr(0x40_0000),
+            flip: 64,
+        },
+        slot: ptr(0x30_0000),
+        flip: 128,
+        bytes: 24,
+    };
+    let lane = |change: fn(&mut Move)| {
+        let (Step::Wait(mut waits), Step::Move(mut copy)) = (wait(0x4000), put(3)) else {
+            unreachable!("a wait waits, and a put moves")
+        };
+        waits.landed = Some(landed);
+        (copy.src.base, copy.src.flip) = (landed.slot, landed.flip);
+        (copy.parity, copy.early) = (waits.operand, false);
+        change(&mut copy);
+        vec![Step::Wait(waits), Step::Move(copy)]
+    };
+    let to = |lane: Vec<Step>| {
+        let lowered = program(vec![lane], 8)?;
+        let short = lanes(&lowered)[0];
+        assert_eq!(short.kind, LANE_WAITS | LANE_LANDS);
+        Ok::<_, DeviceError>(short.out)
+    };
+    let place = lane(|copy| copy.dst.base = ptr(0x7004));
+    assert_eq!(to(place).unwrap(), 0x7004);
+    let Step::Wait(alone) = lane(|_| {})[0] else {
+        unreachable!("as above")
+    };
+    assert_eq!(to(vec![Step::Wait(alone)]).unwrap(), 0);
+    for refused in [
+        lane(|copy| copy.dst.base = ptr(0x7002)),
+        lane(|copy| copy.dst.flip = 128),
+        lane(|copy| copy.src.base = ptr(0x30_0008)),
+        lane(|copy| copy.src.flip = 64),
+        lane(|copy| copy.count = 2),
+        lane(|copy| copy.parity = ptr(0x9000)),
+        [lane(|_| {}), vec![add(0x3000)]].concat(),
+        [lane(|_| {}), lane(|_| {})[1..].to_vec()].concat(),
+    ] {
+        assert!(matches!(to(refused), Err(DeviceError::Unsupported { .. })));
+    }
+}
+
 #[test]
 fn many_lanes_share_blocks() {
     let lanes = |count: usize| {
@@ -431,50 +479,6 @@ fn plain_lanes_stand_in_the_record_in_short() {
     let short = lanes(&corner)[0];
     assert_eq!(short.kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
     assert_eq!((short.flip, short.count, short.tail), (4096, 0, 8));
-}
-
-/// A copy out of a slot reads what the wait is for, and has a short form all the same.
-#[test]
-fn a_copy_behind_its_wait_stands_in_the_record_in_short() {
-    let taken = |doubles, flips: [usize; 2]| {
-        let Step::Move(mut copy) = put(doubles) else {
-            unreachable!()
-        };
-        (copy.src.flip, copy.dst.flip) = flips.into();
-        copy.early = false;
-        copy.parity = ptr(0x2008);
-        Step::Move(copy)
-    };
-    let kind = |steps: Vec<Step>| {
-        let lowered = program(vec![steps], 8).unwrap();
-        let short = lanes(&lowered)[0];
-        (short.kind, short.flip, short.count, short.tail)
-    };
-    let all = LANE_WAITS | LANE_COPIES | LANE_BEHIND;
-    assert_eq!(
-        kind(vec![wait(0x2000), taken(5, [4096, 0])]),
-        (all, 4096, 2, 8)
-    );
-    assert_eq!(
-        kind(vec![wait(0x2000), taken(1, [0, 0]), add(0x3000)]),
-        (all | LANE_ADDS, 0, 0, 8)
-    );
-    // Another buffer of the target, another wait's parity, and a place that is not aligned go step by step.
-    let other = |change: fn(&mut Move)| {
-        let Step::Move(mut copy) = taken(4, [4096, 0]) else {
-            unreachable!()
-        };
-        change(&mut copy);
-        Step::Move(copy)
-    };
-    for steps in [
-        vec![wait(0x2000), taken(4, [4096, 4096])],
-        vec![wait(0x2000), other(|copy| copy.parity = ptr(0x7000))],
-        vec![wait(0x2000), other(|copy| copy.src.base = ptr(0x8008))],
-        vec![taken(4, [4096, 0])],
-    ] {
-        assert_eq!(kind(steps).0, LANE_STEPS);
-    }
 }
 
 fn store(to: usize) -> Step {

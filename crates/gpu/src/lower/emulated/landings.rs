@@ -3,9 +3,9 @@
 //! # Model
 //!
 //! *The wait*: a stream waits for one word repeatedly, whose slot has a landing. In each epoch the data lands, four
-//! bytes and their tag at a time and in any order, or it comes by the slot and the word. Sometimes the word is poisoned
-//! in between. Then the epochs that had come before pass, and the next wait fails, even if a part of its epoch has
-//! landed.
+//! bytes and their tag at a time and in any order, or it comes by the slot and the word. Some lanes copy the slot behind
+//! their wait. Sometimes the word is poisoned in between. Then the epochs that had come before pass, and the next wait
+//! fails, even if a part of its epoch has landed.
 //!
 //! *The put*: a stream fills a slot that has a landing repeatedly. Each time it waits for an exposure, which comes from
 //! the test, or is poisoned. All data lands, with the epoch's tag. The slot and its word do not change, except for the
@@ -119,9 +119,14 @@ impl Place {
     }
 
     fn check_slot(&self, epoch: u64) -> Result<(), String> {
+        self.check(epoch, Ptr(self.slot(epoch, 0).cast()))
+    }
+
+    /// Checks that the data of an epoch is at a place.
+    fn check(&self, epoch: u64, at: Ptr) -> Result<(), String> {
         for index in 0..self.words() {
-            // SAFETY: as above.
-            let found = unsafe { self.slot(epoch, index).read() };
+            // SAFETY: the place is as long as the slot; between primitives nothing else happens.
+            let found = unsafe { at.0.cast::<u32>().add(index).read() };
             if found != self.data(epoch, index) {
                 return Err(format!(
                     "epoch {epoch}: {index} of {} is {found:#x}",
@@ -168,11 +173,34 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
             }),
             ring: None,
         });
+        // A generator of its own, so that other choices do not depend on it.
+        let copies = Rng::new(seed ^ 0xc0b1).once_in(2);
+        let copy = copies.then(|| Ptr(arena.take(place.bytes, 4 * rng.clone().below(4), true)));
+        let behind = copy.map(|to| {
+            let mut slot = linear(place.slot.0);
+            slot.flip = place.slot.1;
+            Step::Move(Move {
+                action: Action::Copy,
+                size: 4,
+                count: place.words(),
+                src: slot,
+                dst: linear(to),
+                parity: if slot.flip == 0 {
+                    Ptr::NULL
+                } else {
+                    place.done.1
+                },
+                early: false,
+                landing: None,
+                buffers: 2,
+            })
+        });
+        let lane: Vec<_> = std::iter::once(step).chain(behind).collect();
         // Beside it is a lane that waits for something else. It is in the same block if both are warps'.
         let other = rng.once_in(2).then(|| (arena.word(0), arena.word(0)));
         let pace = rng.of(&[2, 12]);
         let beside = other.map(|(word, operand)| vec![wait(word, operand, QUANTUM, 7)]);
-        let lanes = std::iter::once(vec![step]).chain(beside);
+        let lanes = std::iter::once(lane).chain(beside);
         // SAFETY: everything lies in the arena, which outlives the run.
         let batch = unsafe { Batch::new(lanes, Vec::new()) };
         let launched = Launched::new(&batch, 4, machine.sizes, !rng.once_in(3), &home, [0; 2]);
@@ -265,6 +293,7 @@ pub(super) fn check_waits(machine: &mut Machine, seeds: Range<u64>) -> Result<()
                     ));
                 }
                 wrong.extend(place.check_slot(time).err());
+                wrong.extend(copy.and_then(|copy| place.check(time, copy).err()));
                 looked = time + 1;
             }
             _ => {}

@@ -145,8 +145,8 @@ impl Job {
                 });
                 // Couriers have copies that put.
                 let takes = form != Form::Apart && stride == 1 && takes.once_in(2);
-                let taken = (takes && landing.is_none())
-                    .then(|| Ptr(arena.take(8 * count, if plain { beyond } else { 8 }, true)));
+                let taken =
+                    takes.then(|| Ptr(arena.take(8 * count, if plain { beyond } else { 8 }, true)));
                 let gap = match landing {
                     None => rings.of(&[1, 1, 3]),
                     Some(_) => 1,

@@ -43,8 +43,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         LANDED,
-        "if (next + 4 < bytes) put(slot + next + 4, (u32)second);",
+        "if (next + 4 < bytes) put(place + next + 4, pair.second);",
         "",
+    ),
+    // Behind the wait, bytes are not copied: those that land, or those that come by the slot.
+    (LANDED, "if (to) bring(to, pair);", ""),
+    (
+        LANDED,
+        "if (how == BY_WORD && search.to) search.copy_slot(team.rank());",
+        "",
+    ),
+    // Some of these are not: beyond whole lines, or beyond the first pairs.
+    (
+        LANDED,
+        "if (((slot | to | bytes) & 15) == 0) {",
+        "if (((slot | to) & 15) == 0) {",
+    ),
+    (
+        LANDED,
+        "next < bytes; next += 8 * Team::size) bring(to,",
+        "false; next += 8 * Team::size) bring(to,",
     ),
     // The data lands before the exposure has come, or although the stream has failed.
     (

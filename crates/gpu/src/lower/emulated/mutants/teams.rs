@@ -164,13 +164,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         ORDER,
-        "const Lane lane = *at;\n    const Turn turn(launch, part);\n    turn.await();\n    u64 first",
-        "const Lane lane = *at;\n    const Turn turn(launch, part);\n    u64 first",
-    ),
-    (
-        ORDER,
-        "    turn.await();\n    u64 from;\n    u32 before;\n    look_shortly",
-        "    u64 from;\n    u32 before;\n    look_shortly",
+        "const Lane lane = *at;\n    const Turn turn(launch, part);\n    turn.await();\n",
+        "const Lane lane = *at;\n    const Turn turn(launch, part);\n",
     ),
     (
         ORDER,
@@ -252,8 +247,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         LANDED,
-        "    pass();\n    if (first && how != NOT_COME) {",
-        "    if (first && how != NOT_COME) {",
+        "    pass();\n    if (how == BY_WORD",
+        "    if (how == BY_WORD",
     ),
     (
         LANDED,
