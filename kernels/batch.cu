@@ -437,6 +437,30 @@ DEV void run_counted(const Launch &launch, Team team, Stand *stand, const Lane *
     else run_listed<Team, Counted<u64>>(launch, team, stand, at, part);
 }
 
+// Carries out a lane whose target a kernel has completed. As a rule the kernel has kept its contract: its word has been
+// reached, and both numbers are 0. Then nothing is left to do. Otherwise the lane goes step by step, and poisons its words.
+APART void run_checks(const Launch &launch, Warp team, Stand *stands, const Lane *at, Part part) {
+    const u64 word = at->word, operand = at->operand, quantum = at->quantum, faults = at->src, blocks = at->dst;
+    const Turn turn(launch, part);
+    turn.await();
+    if (team.rank() == 0) {
+        u64 fault, block;
+        const u64 from = load_relaxed(operand), value = load_acquire(word);
+        fetch(fault, faults);
+        fetch(block, blocks);
+        const u32 stop = load_relaxed32(&turn.state->stop);
+        const bool ok = !stop && !turn.follow && !fault && !block && reached(value, from, quantum);
+        if (ok) {
+            store_relaxed(operand, from + quantum);
+            STAMP(marks().waited(from, quantum), end_leg();)
+        }
+        stands[1].failed = !ok;
+    }
+    team.barrier();
+    if (stands[1].failed) run_steps<false>(launch, team, stands, at, part);
+    else turn.pass(team.rank() == 0);
+}
+
 template <typename Team>
 DEV void run_lands(const Launch &launch, Team team, Stand *stands, const Lane *at, Part part) {
     if (at->kind & LANE_ADDS) run_landing(launch, team, stands, at, part);
@@ -522,6 +546,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
         return;
     } else if (kind == LANE_WAITS) {
         if (threadIdx.x % WARP == 0) run_wait(launch, lane, part);
+        return;
+    } else if (kind == LANE_CHECKS) {
+        run_checks(launch, Warp(), stands[member], lane, part);
         return;
     } else if (kind & LANE_LANDS) {
         run_lands(launch, Warp(), stands[member], lane, part);

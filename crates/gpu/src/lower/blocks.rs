@@ -14,7 +14,9 @@
 use tidegate_hal::device::DeviceError;
 
 use super::lane::{Lane, Sizes};
-use super::{LANE_COUNTED, LANE_LISTED, LANE_REDUCES, LANE_STEPS, MOST_BLOCKS, reductions, rows};
+use super::{
+    LANE_CHECKS, LANE_COUNTED, LANE_LISTED, LANE_REDUCES, LANE_STEPS, MOST_BLOCKS, reductions, rows,
+};
 
 /// The most blocks of a lane that rings, whose copies go to memory of the host: two blocks fill the bus. (A lane that
 /// rings in parts has one block, because each part reports what has been copied. For linear copies one block is faster
@@ -54,7 +56,7 @@ pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<
             (lane.short.count << lane.short.unit).div_ceil(16),
             lane.short.count > sizes.small_listed,
         ),
-        kind if kind & (LANE_STEPS | LANE_REDUCES | LANE_COUNTED) == 0 => {
+        kind if kind & (LANE_STEPS | LANE_CHECKS | LANE_REDUCES | LANE_COUNTED) == 0 => {
             let units = lane.short.count + u64::from(lane.short.tail != 0);
             (units, units > sizes.small)
         }

@@ -86,6 +86,8 @@ pub const LANE_LISTED: u16 = 32;
 pub const LANE_GATHERS: u16 = 64;
 pub const LANE_COUNTED: u16 = 128;
 pub const LANE_REDUCES: u16 = 256;
+/// A kernel has completed the target. `src` and `dst` are numbers that must be 0.
+pub const LANE_CHECKS: u16 = 512;
 
 /// The short form of a lane.
 #[repr(C)]
@@ -104,7 +106,7 @@ pub struct ShortLane {
     pub src: u64,
     pub dst: u64,
     pub flip: u64,
-    /// The number of units. For a lane that is carried out by its steps, the bytes of the steps.
+    /// The number of units. For a lane that is carried out by its steps, or falls back on them, the bytes of the steps.
     pub count: u64,
     pub out: u64,
     pub value: u64,

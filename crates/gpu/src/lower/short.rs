@@ -8,14 +8,17 @@
 //! - copies with [lists](super::lists), which give the place of each unit: a copy with a shape, or several copies;
 //! - one copy of elements that are counted.
 //!
+//! Another lane in short is the one of a target that a kernel has completed: it checks that the kernel has done so. The
+//! adds of that lane add nothing, and only poison their words if something is wrong.
+//!
 //! Other lanes are carried out step by step.
 
 use super::lane::Lane;
 use super::layout::read;
 use super::layout::{
-    ACTION_COUNTED, AddStep, Head, LANE_ADDS, LANE_COPIES, LANE_COUNTED, LANE_GATHERS, LANE_LISTED,
-    LANE_STEPS, LANE_WAITS, MOVE_BEHIND, MOVE_EARLY, MOVE_LAST_PARITY, MoveStep, STEP_ADD,
-    STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
+    ACTION_COUNTED, AddStep, CheckStep, Head, LANE_ADDS, LANE_CHECKS, LANE_COPIES, LANE_COUNTED,
+    LANE_GATHERS, LANE_LISTED, LANE_STEPS, LANE_WAITS, MOVE_BEHIND, MOVE_EARLY, MOVE_LAST_PARITY,
+    MoveStep, STEP_ADD, STEP_CHECK, STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
 };
 use super::lists::{Copy, Lists, Placed};
 
@@ -34,6 +37,9 @@ impl Lane {
     }
 
     fn shortly(&self, most: u64) -> Option<(ShortLane, Lists)> {
+        if let Some(checks) = self.checks() {
+            return Some((checks, Lists::default()));
+        }
         let mut short = ShortLane::default();
         let mut moves = Vec::new();
         let mut rest = &self.steps[..];
@@ -64,6 +70,51 @@ impl Lane {
         }
         let lists = moves_in_short(&mut short, &mut moves, most)?;
         Some((short, lists))
+    }
+}
+
+impl Lane {
+    /// The short form of a lane that checks a kernel.
+    fn checks(&self) -> Option<ShortLane> {
+        let mut short = ShortLane {
+            kind: LANE_CHECKS,
+            count: self.steps.len() as u64,
+            ..ShortLane::default()
+        };
+        let mut rest = &self.steps[..];
+        let kinds = [
+            STEP_CHECK, STEP_WAIT, STEP_CHECK, STEP_ADD, STEP_ADD, STEP_END,
+        ];
+        for (place, kind) in kinds.into_iter().enumerate() {
+            let head: Head = read(rest);
+            if head.kind != kind {
+                return None;
+            }
+            match kind {
+                STEP_CHECK => {
+                    let check: CheckStep = read(rest);
+                    let number = if place == 0 {
+                        &mut short.src
+                    } else {
+                        &mut short.dst
+                    };
+                    (*number, short.flip) = (check.count, short.flip | check.most);
+                }
+                STEP_WAIT => {
+                    let wait: WaitStep = read(rest);
+                    (short.word, short.operand, short.quantum) =
+                        (wait.word, wait.operand, wait.quantum);
+                }
+                STEP_ADD => {
+                    let add: AddStep = read(rest);
+                    short.flip |= add.value | add.count;
+                }
+                _ => {}
+            }
+            rest = &rest[usize::from(head.length) * 16..];
+        }
+        // Every number is to be 0, and no add adds anything, or goes to memory of the host.
+        (short.flip == 0).then_some(short)
     }
 }
 

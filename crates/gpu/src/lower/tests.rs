@@ -1,7 +1,7 @@
 mod listed;
 
 use super::*;
-use tidegate_hal::batch::{Action, Add, Awaited, Move, QUANTUM, Shape, Side, Tag, Wait};
+use tidegate_hal::batch::{Action, Add, Awaited, Check, Move, QUANTUM, Shape, Side, Tag, Wait};
 
 fn ptr(address: usize) -> Ptr {
     Ptr(std::ptr::without_provenance_mut(address))
@@ -479,6 +479,52 @@ fn plain_lanes_stand_in_the_record_in_short() {
     let short = lanes(&corner)[0];
     assert_eq!(short.kind, LANE_WAITS | LANE_COPIES | LANE_ADDS);
     assert_eq!((short.flip, short.count, short.tail), (4096, 0, 8));
+}
+
+/// The lane of a target that a kernel has completed is short, as long as it adds nothing and allows nothing.
+#[test]
+fn a_lane_that_checks_a_kernel_is_short() {
+    let check = |count: usize, most: u64| {
+        let Step::Wait(Wait { tag, .. }) = wait(0x2000) else {
+            unreachable!()
+        };
+        Step::Check(Check {
+            count: ptr(count),
+            most,
+            tag,
+        })
+    };
+    let nothing = |word: usize| {
+        let Step::Add(add) = add(word) else {
+            unreachable!()
+        };
+        Step::Add(Add { value: 0, ..add })
+    };
+    let lane = |most, word| {
+        vec![
+            check(0x6000, 0),
+            wait(0x2000),
+            check(0x7000, most),
+            nothing(word),
+            nothing(0x4000),
+        ]
+    };
+    let first = |steps: Vec<Step>| lanes(&program(vec![steps], 8).unwrap())[0];
+    let short = first(lane(0, 0x3000));
+    assert_eq!(short.kind, LANE_CHECKS);
+    assert_eq!((short.src, short.dst, short.word), (0x6000, 0x7000, 0x2000));
+    let mut adds = lane(0, 0x3000);
+    adds[4] = add(0x4000);
+    for other in [
+        lane(1, 0x3000),
+        lane(0, HOST),
+        adds,
+        lane(0, 0x3000)[..4].to_vec(),
+    ] {
+        assert_eq!(first(other).kind, LANE_STEPS);
+    }
+    // What it falls back on is all there.
+    assert_eq!(short.count, first(lane(1, 0x3000)).count);
 }
 
 fn store(to: usize) -> Step {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tidegate_hal::batch::{Action, Awaited, Batch, Check, Move, POISON, QUANTUM, Step, Tag};
+use tidegate_hal::batch::{Action, Add, Awaited, Batch, Check, Move, POISON, QUANTUM, Step, Tag};
 use tidegate_hal::memory::Ptr;
 
 use super::super::FAULT_COUNT;
@@ -20,8 +20,9 @@ fn tag(peer: usize) -> Tag {
     }
 }
 
-/// A lane with checks in front of a move and an add.
+/// A lane with checks in front of a move and an add. Or the lane of a target that a kernel has completed.
 struct Lane {
+    by_kernel: bool,
     steps: Vec<Step>,
     /// The first number that does not pass.
     wrong: Option<u64>,
@@ -32,7 +33,51 @@ struct Lane {
 }
 
 impl Lane {
+    /// Its adds add nothing.
+    fn by_kernel(number: usize, arena: &mut Arena, bell: Ptr, rng: &mut Rng) -> Self {
+        let counts = [0; 2].map(|_| {
+            if rng.once_in(6) {
+                rng.of(&[1, 1 << 40])
+            } else {
+                0
+            }
+        });
+        let check = |count| {
+            Step::Check(Check {
+                count,
+                most: 0,
+                tag: tag(number),
+            })
+        };
+        let nothing = |out| {
+            let Step::Add(add) = add(out, bell) else {
+                unreachable!()
+            };
+            Step::Add(Add { value: 0, ..add })
+        };
+        let places = counts.map(|count| arena.word(count));
+        let (word, operand, out) = (arena.word(QUANTUM), arena.word(0), arena.word(0));
+        let mut steps = vec![
+            check(places[0]),
+            wait(word, operand, QUANTUM, 9),
+            check(places[1]),
+        ];
+        steps.extend([arena.word(0), out].map(nothing));
+        Lane {
+            by_kernel: true,
+            steps,
+            wrong: counts.into_iter().find(|count| *count != 0),
+            src: operand,
+            dst: out,
+            words: 0,
+            out,
+        }
+    }
+
     fn new(number: usize, arena: &mut Arena, bell: Ptr, rng: &mut Rng) -> Self {
+        if rng.once_in(3) {
+            return Lane::by_kernel(number, arena, bell, rng);
+        }
         let mut steps = Vec::new();
         if rng.once_in(2) {
             let (word, operand) = (arena.word(QUANTUM), arena.word(0));
@@ -67,6 +112,7 @@ impl Lane {
         let out = arena.word(0);
         steps.push(add(out, bell));
         Lane {
+            by_kernel: false,
             steps,
             wrong,
             src,
@@ -120,6 +166,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             let (out, now) = (value(lane.out), lane.words(lane.dst));
             let right = match lane.wrong {
                 Some(_) => out == POISON && now == before,
+                None if lane.by_kernel && out == 0 => value(lane.src) == QUANTUM,
                 None if out == QUANTUM => now == lane.words(lane.src),
                 // Another lane has ended the stream. Of several blocks, some may have been earlier.
                 None => fails && out & POISON != 0,

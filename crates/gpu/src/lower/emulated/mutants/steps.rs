@@ -51,6 +51,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (count <= check->most)",
         "if (count < check->most)",
     ),
+    // A lane whose target a kernel has completed: both numbers count, and its wait is over.
+    (
+        CHECKS,
+        "!turn.follow && !fault && !block",
+        "!turn.follow && !block",
+    ),
+    (
+        CHECKS,
+        "!turn.follow && !fault && !block",
+        "!turn.follow && !fault",
+    ),
+    (
+        CHECKS,
+        "if (ok) {\n            store_relaxed(operand, from + quantum);",
+        "if (ok) {",
+    ),
     (
         CHECKS,
         "team.barrier();\n                if (stand->failed) {",
