@@ -5,6 +5,10 @@
 //! A barrier uses a window without data. In each round a rank signals its target like a complete: the stream or the NIC
 //! adds to the target's *done* word. Then the rank waits for its origin of the round, like an inbox. No epoch is
 //! opened: nothing is written, so nothing has to be exposed.
+//!
+//! The first signal and the last wait are lanes of their own. (Each wait has a word of its own.) A GPU knows such lanes
+//! without reading their steps, and lets the next batch begin before the signal has arrived. Between them is one lane, so
+//! that it can have gates.
 
 use std::sync::Arc;
 
@@ -23,7 +27,7 @@ use crate::observe::EpochCall;
 use crate::stream::{Arm, Stream};
 use crate::world::Watched;
 
-/// All rounds of a barrier, as one lane of one batch.
+/// All rounds of a barrier, as one batch.
 pub(crate) struct Rounds<D: Device> {
     batch: Arc<Batch>,
     arms: Vec<Arm<D>>,
@@ -43,19 +47,19 @@ impl<D: Device> Rounds<D> {
         let (rank, ranks) = (roster.rank, roster.size());
         let of = |half: &Half<D>| -> Vec<_> { half.peers.iter().map(|peer| peer.rank).collect() };
         let (origins, targets) = (of(inbound), of(outbound));
-        let (mut steps, mut by_nic) = (Vec::new(), false);
+        let (mut signals, mut waits, mut by_nic) = (Vec::new(), Vec::new(), false);
         for step in rounds(ranks) {
             let target = roster.in_job((rank + step) % ranks)?;
             let origin = roster.in_job((rank + ranks - step) % ranks)?;
             let target = &outbound.peers[index_of(target, &targets)];
             let origin = &inbound.peers[index_of(origin, &origins)];
-            steps.extend(signal_steps(target, outbound.window.id, Awaited::Barrier));
+            signals.push(signal_steps(target, outbound.window.id, Awaited::Barrier));
             let tag = Tag {
                 window: Some(inbound.window.id),
                 peer: origin.rank as u32,
                 awaited: Awaited::Barrier,
             };
-            steps.push(Step::Wait(Wait {
+            waits.push(Step::Wait(Wait {
                 word: origin.word,
                 operand: origin.operand,
                 quantum: QUANTUM,
@@ -69,10 +73,17 @@ impl<D: Device> Rounds<D> {
                 .any(|link| matches!(link, Link::Nic(_)));
         }
         let arms = signal_arms(outbound, outbound.peers.iter())?;
+        let last = waits.pop();
+        let mut signals = signals.into_iter();
+        let first = signals.next().unwrap_or_default();
+        let between = waits.into_iter().zip(signals);
+        let between = between.flat_map(|(wait, signal)| [wait].into_iter().chain(signal));
+        let lanes = [first, between.collect(), last.into_iter().collect()];
+        let lanes = lanes.into_iter().filter(|lane: &Vec<_>| !lane.is_empty());
         // SAFETY: words, operands and bells lie in blocks that the halves hold, and these are retired in stream order.
         // Only this rank adds to the peers' done words and to the doorbells. No epoch of these halves is ever opened,
         // so only this batch advances the operands, on the stream that the barrier is at home on.
-        let batch = unsafe { Batch::new([steps], Vec::new()) }.helped(by_nic);
+        let batch = unsafe { Batch::new(lanes, Vec::new()) }.helped(by_nic);
         Ok(Rounds {
             batch: Arc::new(batch),
             arms,
