@@ -11,6 +11,8 @@
 #[path = "halo2d/block.rs"]
 mod block;
 
+use std::time::Instant;
+
 use block::{Block, N, TOLERANCE};
 #[cfg(feature = "cuda")]
 use tidegate::cuda::prelude::*;
@@ -163,6 +165,8 @@ fn run() -> Result<()> {
     graph.verify(&s)?.proof()?;
     j = back;
     let mut sweeps = 0;
+    s.synchronize()?;
+    let began = Instant::now();
     let error = loop {
         j = graph.replay(&s, j, 100)?;
         sweeps += 200;
@@ -175,6 +179,7 @@ fn run() -> Result<()> {
             break worst;
         }
     };
+    let took = began.elapsed();
     assert!(
         error < TOLERANCE,
         "no convergence: the error is still {error:e}"
@@ -183,6 +188,10 @@ fn run() -> Result<()> {
         println!(
             "{} ranks, {N}x{N} unknowns: {sweeps} sweeps, largest error {error:.1e}",
             world.size()
+        );
+        eprintln!(
+            "{:.2} us a sweep",
+            took.as_secs_f64() * 1e6 / f64::from(sweeps)
         );
     }
     Ok(())

@@ -10,6 +10,8 @@
 #[path = "halo2d/block.rs"]
 mod block;
 
+use std::time::Instant;
+
 use block::{Block, N, TOLERANCE};
 #[cfg(feature = "cuda")]
 use tidegate::cuda::prelude::*;
@@ -95,6 +97,8 @@ fn run() -> Result<()> {
     let mut result = Region::<f64>::zeroed(&world, 2)?.on(&s)?;
 
     let unknowns = block.width * block.height;
+    s.synchronize()?;
+    let began = Instant::now();
     s.launch(
         // At most as many blocks as a small GPU has room for.
         solve.threads(unknowns.min(16 * 128), 128),
@@ -115,6 +119,7 @@ fn run() -> Result<()> {
         ),
     )?;
     let result = result.to_vec(&s)?;
+    let took = began.elapsed();
     let (sweeps, error) = (result[0], result[1]);
     assert!(
         error < TOLERANCE,
@@ -124,6 +129,7 @@ fn run() -> Result<()> {
     assert!(block.error(&u.to_vec(&s)?) <= error);
     if rank == 0 {
         println!("{ranks} ranks, {N}x{N} unknowns: {sweeps} sweeps, largest error {error:.1e}");
+        eprintln!("{:.2} us a sweep", took.as_secs_f64() * 1e6 / sweeps);
     }
     Ok(())
 }

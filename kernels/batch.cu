@@ -141,15 +141,14 @@ APART bool wait_late(const Launch &launch, Team team, Stand *stand, const Lane *
     return false;
 }
 
-// Goes on with a short lane whose wait takes long. It fetches the data again: to keep the fetched data would slow down
-// lanes that do not wait.
+// Carries out a short lane whose wait is over, and of whose data nothing has been fetched.
 template <typename Team>
-APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, Part part) {
-    if (!wait_late(launch, team, stand, at, from, part)) return;
-    const Lane lane = *at;
+DEV void move_behind(Team team, Stand *stand, const Lane &lane, u64 from, u32 before, Part part) {
     if (team.rank() == 0) promise(lane, part);
     u64 first = (u64)part.index * Team::size + team.rank(), stride = (u64)part.count * Team::size;
-    u64 src = lane.src, dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);
+    const u64 flip = stand->epoch & 1 ? lane.flip : 0;
+    const bool behind = lane.kind & LANE_BEHIND;
+    u64 src = lane.src + (behind ? flip : 0), dst = lane.dst + (behind ? 0 : flip);
     copy<V16>([=](u64 i) { return src + i * sizeof(V16); }, [=](u64 i) { return dst + i * sizeof(V16); }, first, stride, lane.count);
     u64 end = lane.count * sizeof(V16) + first;
     if (first < lane.tail) {
@@ -158,6 +157,34 @@ APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *a
         put(dst + end, byte);
     }
     end_short(team, lane, from, before, part);
+}
+
+// Goes on with a short lane whose wait takes long. It fetches the data again: to keep the fetched data would slow down
+// lanes that do not wait.
+template <typename Team>
+APART void run_late(const Launch &launch, Team team, Stand *stand, const Lane *at, u64 from, u32 before, Part part) {
+    if (!wait_late(launch, team, stand, at, from, part)) return;
+    const Lane lane = *at;
+    move_behind(team, stand, lane, from, before, part);
+}
+
+// A short lane whose copy reads what the wait is for: a slot that a peer has filled. Once the wait is over, the next
+// kernel may begin while the data is copied. It is not inlined, because a call before this batch's turn costs nothing.
+template <typename Team>
+APART void run_behind(const Launch &launch, Team team, Stand *stand, const Lane *at, Part part) {
+    const Lane lane = *at;
+    const Turn turn(launch, part);
+    turn.await();
+    u64 from;
+    u32 before;
+    look_shortly(turn, team, stand, lane, part, from, before);
+    team.barrier();
+    if (stand->failed == SHORT_REACHED) {
+        turn.pass(team.rank() == 0);
+        move_behind(team, stand, lane, from, before, part);
+    } else {
+        run_late(launch, team, stand, at, from, before, part);
+    }
 }
 
 // A short lane, in straight code. To find the next instruction costs as much as to find the next word. So it calls only
@@ -538,6 +565,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
             else if (kind & LANE_GATHERS) run_listed<Block, Gathered>(launch, Block(), stands[0], lane, part);
             else if (kind & LANE_LISTED) run_listed<Block, Scattered>(launch, Block(), stands[0], lane, part);
             else if (kind & LANE_COUNTED) run_counted(launch, Block(), stands[0], lane, part);
+            else if (kind & LANE_BEHIND) run_behind(launch, Block(), stands[0], lane, part);
             else run_short(launch, Block(), stands[0], lane, part);
             return;
         }
@@ -557,6 +585,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
         if (kind & LANE_GATHERS) run_listed<Warp, Gathered>(launch, Warp(), stands[member], lane, part);
         else if (kind & LANE_LISTED) run_listed<Warp, Scattered>(launch, Warp(), stands[member], lane, part);
         else if (kind & LANE_COUNTED) run_counted(launch, Warp(), stands[member], lane, part);
+        else if (kind & LANE_BEHIND) run_behind(launch, Warp(), stands[member], lane, part);
         else run_short(launch, Warp(), stands[member], lane, part);
         return;
     }

@@ -20,8 +20,9 @@ static_assert(PART > MOST_BLOCKS && PART * MOST_BLOCKS <= QUANTUM, "a part that 
 enum { TEAM_WARPS = 0, TEAM_BLOCKS = 1 };
 enum { STEP_END = 0, STEP_WAIT = 1, STEP_MOVE = 2, STEP_ADD = 3, STEP_STORE = 4, STEP_CHECK = 5 };
 // LANE_GATHERS, with LANE_LISTED: the list says where the units come from, and they go to whole lines of 16 bytes.
+// LANE_BEHIND: the copy reads what the wait is for, so nothing is fetched before the wait is over.
 // LANE_CHECKS: a kernel has completed the target, and only what it must not have done is left to be looked for.
-enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16, LANE_LISTED = 32, LANE_GATHERS = 64, LANE_COUNTED = 128, LANE_REDUCES = 256, LANE_CHECKS = 512 };
+enum { LANE_STEPS = 1, LANE_WAITS = 2, LANE_COPIES = 4, LANE_ADDS = 8, LANE_LANDS = 16, LANE_LISTED = 32, LANE_GATHERS = 64, LANE_COUNTED = 128, LANE_REDUCES = 256, LANE_BEHIND = 512, LANE_CHECKS = 1024 };
 enum { ADD_HAS_WAITER = 1 };
 // MOVE_BEHIND: the team meets at a barrier before it. MOVE_ALONE: elements of less than four bytes that no other thread
 // updates, here or elsewhere; the bytes beside them belong to others.
@@ -57,7 +58,7 @@ struct alignas(16) Lane {
     u64 word, operand, quantum;
     u64 arrivals;  // counts the blocks that have read the operand; 0 if one team carries out the lane
     u64 src, dst;
-    u64 flip;   // what is added to `dst` in epochs of odd number
+    u64 flip;   // what is added to `dst` in epochs of odd number; LANE_BEHIND: to `src`
     u64 count;  // units (LANE_STEPS, LANE_CHECKS: bytes of the steps)
     u64 out, value;
     u64 tail;   // so many bytes follow the units, fewer than 16

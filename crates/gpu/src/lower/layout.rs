@@ -86,8 +86,10 @@ pub const LANE_LISTED: u16 = 32;
 pub const LANE_GATHERS: u16 = 64;
 pub const LANE_COUNTED: u16 = 128;
 pub const LANE_REDUCES: u16 = 256;
+/// The copy reads what the wait is for. `flip` is that of `src`, and not of `dst`.
+pub const LANE_BEHIND: u16 = 512;
 /// A kernel has completed the target. `src` and `dst` are numbers that must be 0.
-pub const LANE_CHECKS: u16 = 512;
+pub const LANE_CHECKS: u16 = 1024;
 
 /// The short form of a lane.
 #[repr(C)]

@@ -4,7 +4,7 @@
 //!
 //! It is a wait, a copy and an add, or less, in this order. Several consecutive moves can be one such copy:
 //!
-//! - contiguous copies on both sides: whole units, and a few bytes behind them;
+//! - contiguous copies on both sides: whole units, and a few bytes behind them. They may read what the wait is for;
 //! - copies with [lists](super::lists), which give the place of each unit: a copy with a shape, or several copies;
 //! - one copy of elements that are counted.
 //!
@@ -16,9 +16,10 @@
 use super::lane::Lane;
 use super::layout::read;
 use super::layout::{
-    ACTION_COUNTED, AddStep, CheckStep, Head, LANE_ADDS, LANE_CHECKS, LANE_COPIES, LANE_COUNTED,
-    LANE_GATHERS, LANE_LISTED, LANE_STEPS, LANE_WAITS, MOVE_BEHIND, MOVE_EARLY, MOVE_LAST_PARITY,
-    MoveStep, STEP_ADD, STEP_CHECK, STEP_END, STEP_MOVE, STEP_WAIT, ShortLane, WaitStep,
+    ACTION_COUNTED, AddStep, CheckStep, Head, LANE_ADDS, LANE_BEHIND, LANE_CHECKS, LANE_COPIES,
+    LANE_COUNTED, LANE_GATHERS, LANE_LISTED, LANE_STEPS, LANE_WAITS, MOVE_BEHIND, MOVE_EARLY,
+    MOVE_LAST_PARITY, MoveStep, STEP_ADD, STEP_CHECK, STEP_END, STEP_MOVE, STEP_WAIT, ShortLane,
+    WaitStep,
 };
 use super::lists::{Copy, Lists, Placed};
 
@@ -124,6 +125,10 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
         return Some(Lists::default());
     };
     let step = first.step;
+    if let Some(behind) = behind_its_wait(short, moves) {
+        *short = behind;
+        return Some(Lists::default());
+    }
     // Only moves that do not depend on the wait can begin before it is over.
     let early = |step: &MoveStep| {
         step.head.flags & (MOVE_EARLY | MOVE_BEHIND) == MOVE_EARLY && step.parity == 0
@@ -173,6 +178,34 @@ fn moves_in_short(short: &mut ShortLane, moves: &mut [Copy], most: u64) -> Optio
         short.kind |= LANE_GATHERS;
     }
     Some(lists)
+}
+
+/// The short form with contiguous copies that read what the wait is for, if the moves are such.
+fn behind_its_wait(short: &ShortLane, moves: &mut [Copy]) -> Option<ShortLane> {
+    let buffers = |step: &MoveStep| match step.head.flags & MOVE_LAST_PARITY {
+        0 => (0, 0),
+        _ => (step.src_flip, step.dst_flip),
+    };
+    let (flip, _) = buffers(&moves[0].step);
+    let is_behind = |Copy { step, .. }: &Copy| {
+        let plain = step.action == 0 && step.parity == 0;
+        plain && step.head.flags & (MOVE_EARLY | MOVE_BEHIND) == 0 && buffers(step) == (flip, 0)
+    };
+    if short.kind & LANE_WAITS == 0 || !moves.iter().all(is_behind) {
+        return None;
+    }
+    moves.sort_by_key(|copy| copy.step.dst);
+    let (src, dst, bytes) = linear(moves)?;
+    let aligned = (src | dst | flip).is_multiple_of(16);
+    (bytes < 16 || aligned).then_some(ShortLane {
+        kind: short.kind | LANE_COPIES | LANE_BEHIND,
+        src,
+        dst,
+        flip,
+        count: bytes / 16,
+        tail: bytes % 16,
+        ..*short
+    })
 }
 
 /// The distance to the second buffer of the target.

@@ -481,6 +481,50 @@ fn plain_lanes_stand_in_the_record_in_short() {
     assert_eq!((short.flip, short.count, short.tail), (4096, 0, 8));
 }
 
+/// A copy out of a slot reads what the wait is for, and has a short form all the same.
+#[test]
+fn a_copy_behind_its_wait_stands_in_the_record_in_short() {
+    let taken = |doubles, flips: [usize; 2]| {
+        let Step::Move(mut copy) = put(doubles) else {
+            unreachable!()
+        };
+        (copy.src.flip, copy.dst.flip) = flips.into();
+        copy.early = false;
+        copy.parity = ptr(0x2008);
+        Step::Move(copy)
+    };
+    let kind = |steps: Vec<Step>| {
+        let lowered = program(vec![steps], 8).unwrap();
+        let short = lanes(&lowered)[0];
+        (short.kind, short.flip, short.count, short.tail)
+    };
+    let all = LANE_WAITS | LANE_COPIES | LANE_BEHIND;
+    assert_eq!(
+        kind(vec![wait(0x2000), taken(5, [4096, 0])]),
+        (all, 4096, 2, 8)
+    );
+    assert_eq!(
+        kind(vec![wait(0x2000), taken(1, [0, 0]), add(0x3000)]),
+        (all | LANE_ADDS, 0, 0, 8)
+    );
+    // Another buffer of the target, another wait's parity, and a place that is not aligned go step by step.
+    let other = |change: fn(&mut Move)| {
+        let Step::Move(mut copy) = taken(4, [4096, 0]) else {
+            unreachable!()
+        };
+        change(&mut copy);
+        Step::Move(copy)
+    };
+    for steps in [
+        vec![wait(0x2000), taken(4, [4096, 4096])],
+        vec![wait(0x2000), other(|copy| copy.parity = ptr(0x7000))],
+        vec![wait(0x2000), other(|copy| copy.src.base = ptr(0x8008))],
+        vec![taken(4, [4096, 0])],
+    ] {
+        assert_eq!(kind(steps).0, LANE_STEPS);
+    }
+}
+
 /// The lane of a target that a kernel has completed is short, as long as it adds nothing and allows nothing.
 #[test]
 fn a_lane_that_checks_a_kernel_is_short() {

@@ -30,6 +30,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "stand[1].failed = !ok;\n    }\n    team.barrier();\n    if (!stand[1].failed)",
         "stand->failed = !ok;\n    }\n    team.barrier();\n    if (!stand->failed)",
     ),
+    // Copies behind their wait: too early, out of the wrong buffer, or to a place that has none.
+    (
+        EPOCHS,
+        "    team.barrier();\n    if (stand->failed == SHORT_REACHED) {",
+        "    if (stand->failed == SHORT_REACHED) {",
+    ),
+    (
+        EPOCHS,
+        "    if (stand->failed == SHORT_REACHED) {",
+        "    if (true) {",
+    ),
+    (EPOCHS, "lane.src + (behind ? flip : 0)", "lane.src"),
+    (EPOCHS, "lane.dst + (behind ? 0 : flip)", "lane.dst + flip"),
+    (EPOCHS, "lane.dst + (behind ? 0 : flip)", "lane.dst"),
     // Their operands, counters, and parts of adds.
     (
         EPOCHS,
@@ -142,7 +156,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         MOVES,
-        "dst = lane.dst + (stand->epoch & 1 ? lane.flip : 0);\n    copy",
+        "dst = lane.dst + (behind ? 0 : flip);\n    copy",
         "dst = lane.dst;\n    copy",
     ),
     // Their copies: the units, and the tail.

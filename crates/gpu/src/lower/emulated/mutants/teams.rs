@@ -164,8 +164,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         ORDER,
-        "const Lane lane = *at;\n    const Turn turn(launch, part);\n    turn.await();\n",
-        "const Lane lane = *at;\n    const Turn turn(launch, part);\n",
+        "const Lane lane = *at;\n    const Turn turn(launch, part);\n    turn.await();\n    u64 first",
+        "const Lane lane = *at;\n    const Turn turn(launch, part);\n    u64 first",
+    ),
+    (
+        ORDER,
+        "    turn.await();\n    u64 from;\n    u32 before;\n    look_shortly",
+        "    u64 from;\n    u32 before;\n    look_shortly",
     ),
     (
         ORDER,
