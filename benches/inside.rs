@@ -9,7 +9,7 @@
 //! - *p*: each thread puts words, one after the other
 //! - *epoch, one way*: a kernel puts and completes the target, whose stream waits, and then does the same; replayed from
 //!   a recording. No kernel waits for a peer, so this contains launches.
-//! - *owned epoch, one way*: the same in one kernel of each rank, which owns the halves of the window: it puts, completes,
+//! - *owned, one way*: the same in one kernel of each rank, which owns the halves of the window: it puts, completes,
 //!   and waits for the answer
 //!
 //! `cargo bench --bench inside -- 8,4096` measures only these sizes. The variable `ROUNDS` is how often each is measured.

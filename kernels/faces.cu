@@ -44,7 +44,7 @@ namespace faces {
 
 // Blocks of up to 1024 threads can be launched, so no kernel may use more than 64 registers.
 #define KERNEL extern "C" __global__ void __launch_bounds__(1024)
-// One block of each multiprocessor, whose threads may use more of them.
+// One block of each multiprocessor, so its threads may use more registers.
 #define PERSISTENT_KERNEL extern "C" __global__ void __launch_bounds__(512)
 #define INLINE static __device__ __forceinline__
 #define INLINE_MEMBER __device__ __forceinline__

@@ -87,14 +87,15 @@
 // next state, which has the calls of that state: an inbox that is exposed cannot be read, and nothing can be put before
 // `start`. `inbox.failed()` tells a kernel that its stream has failed, so that it need not go on.
 //
-// `inbox.barrier()`, which every token has, is a barrier of the team. A post and a complete are arrivals of the team, too:
-// behind them, `exposed.await_team()` and `outbox.await_team()` wait until all blocks have come there, which takes less
-// time than a barrier. In `pass`, each thread uses elements of its own. A kernel whose threads use the elements of others
+// `inbox.barrier()`, which every token has, is a barrier of the team. A block that posts or completes also counts itself.
+// So behind a post, `exposed.await_team()` waits until all blocks have posted, and behind a complete, before the next
+// start, `outbox.await_team()` waits until all have completed. That takes less time than a barrier. In `pass`, each thread uses elements of its own. A kernel whose threads use the elements of others
 // calls `exposed.await_team()` before its puts (the others have written what it sends), and `outbox.await_team()` before it
 // overwrites `x` (the others have sent it).
 //
 // `inbox.find(from)` and `outbox.find(to)` look a slot up for all epochs of the kernel. What they return is plain data,
 // which `read`, `put`, `put_value` and `slot` take in place of the number, and which a block can keep in shared memory.
+// It is for the half and the kernel that it was made by.
 //
 // # The contract of a kernel that puts
 //
@@ -122,7 +123,7 @@
 // 1. The parameters and the tokens are used by the functions of this file only. One team takes each half, once, by `own`.
 // 2. All threads of the team make the same calls on its tokens, in the same order. (Once the stream has failed, blocks of
 //    a grid may differ, as `failed` tells them. The threads of a block never do.)
-// 3. Slots of the inbox are read by `read`, with ordinary loads (not `__ldg`), in a block that has called `wait` since
+// 3. Slots of the inbox are found by a number less than `count`, and read by `read`, with ordinary loads (not `__ldg`), in a block that has called `wait` since
 //    they were last exposed, with a number less than `count`. Nothing of them is read between `post` and `wait`.
 // 4. The kernel posts before it starts. (With two buffers, the post of the epoch before is enough.) Nothing that it waits
 //    for depends on its own later work, or on later work of its stream.

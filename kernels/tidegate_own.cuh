@@ -14,15 +14,16 @@
 // time: a fence takes as long as the way to the peer and back. The word has come a quantum further when all blocks have
 // added.
 //
-// The blocks also count in the table's head how far they are, for `await_team`. There is a count for every fourth epoch.
-// Blocks are at most two epochs apart, because the peer answers an epoch when all blocks have added to it, and a window
+// The blocks also count in the table's head how far they are, for `await_team`. There are four counts, and epoch n uses
+// count n % 4. Blocks are at most two epochs apart, because the peer answers an epoch when all blocks have added to it, and a window
 // has two buffers at most. So no block counts in an epoch in which another one has yet to count for an earlier one.
 //
 // # Failure
 //
 // A kernel fails its stream in the way of a batch: it records the fault in the stream's state, and in the mirror that the
 // host reads. From then on no wait and no barrier of the kernel blocks, no thread of the block stores to a peer once it has
-// heard, and no add is made. So the kernel comes to its end, sooner if it asks (`failed`), and the item behind it poisons
+// heard, and no block that has heard adds. (A block that looked before adds its part, and the word keeps a fraction of a
+// quantum, which is no epoch.) So the kernel comes to its end, sooner if it asks (`failed`), and the item behind it poisons
 // the words of all peers.
 
 #ifndef TIDEGATE_OWN_CUH
@@ -220,7 +221,11 @@ template <class Team> class Owned {
 
   DEV explicit Owned(const OwnHalf &lent) : half(lent), made(0), most(~0ull), barriers(0), here(true) {
     block_barrier();
-    if (half.peers) most = OWN_EPOCHS - load_data<u64>(peer(0)->operand) / GRANT_QUANTUM;
+    if (half.peers) {
+      // (The host's epochs count there, too.)
+      const u64 had = load_data<u64>(peer(0)->operand) / GRANT_QUANTUM;
+      most = had < OWN_EPOCHS ? OWN_EPOCHS - had : 0;
+    }
     if (Block().rank() == 0) *owner_failed() = has_stopped(half.state, half.mirror);
     block_barrier();
     live = !*owner_failed();
@@ -252,11 +257,11 @@ template <class Team> class Owned {
     if (leads(Team()) && Block().rank() == 0) store_relaxed((u64)&half.head->state, state);
   }
   // A call on a token that was moved away does nothing, and fails the stream.
-  DEV void check() {
-    if (here) return;
-    if (Block().rank() == 0) fault(OUT_OF_TURN);
-    live = false;
+  DEV bool is_here() const {
+    if (!here && Block().rank() == 0) fault(OUT_OF_TURN);
+    return here;
   }
+  DEV void check() { live = is_here() && live; }
   // Whether the words have room for one more epoch.
   DEV void check_room() {
     if (made >= most) {
@@ -266,7 +271,9 @@ template <class Team> class Owned {
   }
 
   // Waits until all blocks have come to the end of epoch `epoch` (or to its post).
-  DEV void await_end(u64 epoch) const { await_arrivals(Team(), &half.head->arrived[epoch % 4], epoch / 4 + 1, &half.state->stop); }
+  DEV void await_end(u64 epoch) const {
+    if (is_here()) await_arrivals(Team(), &half.head->arrived[epoch % 4], epoch / 4 + 1, &half.state->stop);
+  }
 
   // Adds this block's part to the words of all peers, behind what the block has done. If the stream has failed, what the
   // kernel has computed may be wrong, and nobody must take it for complete. `faults` is where the puts of the team record
@@ -334,6 +341,7 @@ template <class Team> class Owned {
   // by all of them behind it. On a stream that has failed, it returns at once.
   DEV void barrier() const {
     block_barrier();
+    if (!is_here()) return;
     note_arrival(Team(), &half.head->met);
     await_arrivals(Team(), &half.head->met, ++barriers, &half.state->stop);
   }

@@ -313,20 +313,18 @@ template <class T> class OutSlots {
   }
 
   // One thread completes a target, behind everything that the kernel has put. If the stream has failed, what it has
-  // put may be wrong: the batch behind the kernel poisons the target's word. (Of two threads that come at the same time,
-  // the second finds that the first has taken the grant.)
+  // put may be wrong: the batch behind the kernel poisons the target's word. (The swap finds all but one of several
+  // threads that come at the same time.)
   DEV void complete_target(OutTarget *target, const u32 *stop, bool again) const {
-    // The grant is taken, and the fence made, while the other words are on their way.
-    const u64 given = fetch_add(of_thread((u64)&target->given), GRANT_QUANTUM), fault = load_relaxed((u64)&head->fault);
+    // All three loads are on their way before the first is looked at.
+    const u64 given = load_relaxed((u64)&target->given), fault = load_relaxed((u64)&head->fault);
     const u32 failed = load_relaxed32(stop);
-    fence();
-    const bool twice = again || !(given / GRANT_QUANTUM % 2);
-    if (failed || given & GRANT_POISON || fault || twice) {
-      fetch_add(of_thread((u64)&target->given), 0 - GRANT_QUANTUM);
-      if (!failed && !(given & GRANT_POISON) && !fault) record(head, COMPLETED_TWICE, 0, 0);
+    if (failed || given & GRANT_POISON || fault) return;
+    if (again || !(given / GRANT_QUANTUM % 2) || swap64((u64)&target->given, given, given + GRANT_QUANTUM) != given) {
+      record(head, COMPLETED_TWICE, 0, 0);
       return;
     }
-    add_relaxed(of_thread(target->done), GRANT_QUANTUM);
+    add_release(of_thread(target->done), GRANT_QUANTUM);
     store_relaxed((u64)&target->check, load_relaxed((u64)&target->check) + GRANT_QUANTUM);
   }
 

@@ -249,10 +249,6 @@ DEV u32 count_to(u64 at, u32 last) {
     SAYS("device");
     return __builtin_amdgcn_atomic_inc32(machine::global<u32>(at), last, __ATOMIC_RELAXED, "agent");
 }
-DEV u64 fetch_add(u64 at, u64 value) {
-    SAYS("device");
-    return __hip_atomic_fetch_add(machine::global<u64>(at), value, __ATOMIC_RELAXED, AT_DEVICE);
-}
 // (Of 64 bits, the compiler would count for the whole wave, and do so between the remarks.)
 DEV u32 arrive(u64 at, u32 last) {
     machine::release_device();

@@ -193,12 +193,6 @@ static inline u32 count_to(u64 at, u32 last) {
     machine::point();
     return old;
 }
-static inline u64 fetch_add(u64 at, u64 value) {
-    machine::point();
-    u64 old = __atomic_fetch_add(atomic<u64>(at), value, __ATOMIC_RELAXED);
-    machine::point();
-    return old;
-}
 template <typename T>
 static inline T load_data(u64 at) {
     T value;

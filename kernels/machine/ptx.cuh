@@ -97,12 +97,6 @@ DEV u32 arrive(u64 at, u32 last) {
     asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(old) : "l"(at), "r"(last) : "memory");
     return old;
 }
-// Adds without order, for a word that only this GPU uses. Returns the old value.
-DEV u64 fetch_add(u64 at, u64 value) {
-    u64 old;
-    asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(value) : "memory");
-    return old;
-}
 // Subtracts 1 from a number that the block shares. Returns the old number.
 DEV u32 count_down(u32 *at) {
     u32 old;

@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
+use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::code::Code;
 use tidegate_hal::device::{Call, DeviceError, Grid, Parameters};
 
@@ -10,6 +11,7 @@ use crate::driver::{Doing, ErrorKind, Function, Launch, Module};
 use crate::gpu::Gpu;
 use crate::last::{Early, Last};
 use crate::line::First;
+use crate::lower::MOST_BLOCKS;
 use crate::owners::Shape;
 use crate::share::Admitable as _;
 use crate::stream::GpuStream;
@@ -102,6 +104,15 @@ impl GpuFunction {
                 .fold(1, |all: usize, count| all.saturating_mul(*count as usize))
         };
         let (blocks, threads) = (product(grid.blocks), product(grid.threads));
+        // Each block adds a part of the quantum. Otherwise a batch would take the parts of all blocks but one for the
+        // promise of all.
+        let most = QUANTUM / (MOST_BLOCKS + 1);
+        if blocks as u64 > most {
+            return Err(DeviceError::Exhausted {
+                what: "parts of an epoch for a kernel that owns a half of a window",
+                detail: format!("there are {most}, and the kernel has {blocks} blocks"),
+            });
+        }
         // SAFETY: modules are never unloaded.
         let each = unsafe {
             let driver = gpu.driver;
