@@ -11,12 +11,11 @@
 //
 // Each block of a grid looks at the words by itself, and so acquires what the peers have released. Each block adds a part
 // of the quantum, behind a fence of its own. So no block waits for another one, and all fences are on their way at the same
-// time: a fence takes as long as the way to the peer and back. The word has come a quantum further when all blocks have
-// added.
+// time: a fence takes as long as the way to the peer and back. The word is a quantum further once each block has added.
 //
 // The blocks also count in the table's head how far they are, for `await_team`. There are four counts, and epoch n uses
-// count n % 4. Blocks are at most two epochs apart, because the peer answers an epoch when all blocks have added to it, and a window
-// has two buffers at most. So no block counts in an epoch in which another one has yet to count for an earlier one.
+// count n % 4. Blocks are at most two epochs apart, because the peer answers an epoch when all blocks have added to it,
+// and a window has two buffers at most. So all blocks have counted for an epoch before one uses its count again.
 //
 // # Failure
 //
@@ -150,8 +149,8 @@ DEV void note_arrival(Grid grid, u64 *count) {
   if (grid.blocks() > 1 && Block().rank() + 1 == Block().size()) add_fetch(of_thread((u64)count), 1);
 }
 
-// Waits until all blocks have come here so often. On a stream that has failed, some blocks may have left, and no block
-// waits for them.
+// Waits until each block has counted so often. On a stream that has failed it does not wait, since some blocks may have
+// left.
 DEV void await_arrivals(Block, const u64 *, u64, const u32 *) { block_barrier(); }
 DEV void await_arrivals(Grid grid, const u64 *count, u64 times, const u32 *stop) {
   if (Block().rank() == 0 && grid.blocks() > 1)
@@ -198,8 +197,7 @@ struct OwnHalf {
   OwnMirror *mirror;
 };
 
-// A slot of a half that a kernel owns, looked up for all epochs of the kernel. It is plain data, so a block can keep it in
-// shared memory.
+// What `find` has found: a slot, for all epochs of the kernel. It is plain data, so a block can keep it in shared memory.
 template <class T> struct Found {
   const OwnHead *of;
   u64 at[2];  // where it is in the kernel's even epochs, and in the odd ones
@@ -276,8 +274,8 @@ template <class Team> class Owned {
   }
 
   // Adds this block's part to the words of all peers, behind what the block has done. If the stream has failed, what the
-  // kernel has computed may be wrong, and nobody must take it for complete. `faults` is where the puts of the team record
-  // faults.
+  // kernel has computed may be wrong, and nobody must take it for complete. The team's puts have recorded their faults in
+  // `faults`.
   DEV void tell(const u64 *faults) const {
     block_barrier();
     note_arrival(Team(), &half.head->arrived[made % 4]);

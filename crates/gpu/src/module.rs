@@ -104,8 +104,8 @@ impl GpuFunction {
                 .fold(1, |all: usize, count| all.saturating_mul(*count as usize))
         };
         let (blocks, threads) = (product(grid.blocks), product(grid.threads));
-        // Each block adds a part of the quantum. Otherwise a batch would take the parts of all blocks but one for the
-        // promise of all.
+        // Each block adds a part of the quantum. A batch takes the last `MOST_BLOCKS` of a quantum for promised, so each
+        // part is larger.
         let most = QUANTUM / (MOST_BLOCKS + 1);
         if blocks as u64 > most {
             return Err(DeviceError::Exhausted {

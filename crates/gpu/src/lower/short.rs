@@ -82,7 +82,7 @@ impl Lane {
             count: self.steps.len() as u64,
             ..ShortLane::default()
         };
-        let mut rest = &self.steps[..];
+        let (mut rest, mut more) = (&self.steps[..], 0);
         let kinds = [
             STEP_CHECK, STEP_WAIT, STEP_CHECK, STEP_ADD, STEP_ADD, STEP_END,
         ];
@@ -99,7 +99,8 @@ impl Lane {
                     } else {
                         &mut short.dst
                     };
-                    (*number, short.flip) = (check.count, short.flip | check.most);
+                    *number = check.count;
+                    more |= check.most;
                 }
                 STEP_WAIT => {
                     let wait: WaitStep = read(rest);
@@ -108,14 +109,14 @@ impl Lane {
                 }
                 STEP_ADD => {
                     let add: AddStep = read(rest);
-                    short.flip |= add.value | add.count;
+                    more |= add.value | add.count;
                 }
                 _ => {}
             }
             rest = &rest[usize::from(head.length) * 16..];
         }
         // Every number is to be 0, and no add adds anything, or goes to memory of the host.
-        (short.flip == 0).then_some(short)
+        (more == 0).then_some(short)
     }
 }
 
