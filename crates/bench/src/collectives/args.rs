@@ -183,14 +183,15 @@ pub enum Misfit {
 }
 
 impl CollectivesArgs {
-    /// The arguments with their ways: all, if none were named.
+    /// The arguments with their ways: all that can be measured so, if none were named. MPI is measured with all ranks
+    /// in one communicator, so teams leave it out.
     pub(super) fn with_ways(&self) -> CollectivesArgs {
         let mut args = self.clone();
         if args.ways.is_empty() {
             args.ways = vec![By::St, By::StGraph];
             if self.device == Device::Host {
                 args.ways.push(By::Inline);
-                if cfg!(feature = "mpi") {
+                if cfg!(feature = "mpi") && self.teams == 1 {
                     args.ways.push(By::Mpi);
                 }
             }
