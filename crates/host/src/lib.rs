@@ -4,9 +4,10 @@
 //!
 //! A [`HostStream`] is a queue (`queue.rs`) and a thread that executes its items in order (`stream.rs`). An inline
 //! stream has no thread: the submitting thread does the work itself. A work item is a batch, a kernel (a closure), an
-//! event, or the replay of a recording (`graph.rs`). The engine of `tidegate-words` runs the batches, with the moves of
-//! `moves/`. Peers of the same node map each other's memory by file descriptor (`block.rs`). Ranks that are threads
-//! share memory by reference. If there is a bus, it reaches the memory that is not mapped (`far.rs`).
+//! event, or the replay of a recording (`graph.rs`); `executor.rs` goes through the items. The engine of
+//! `tidegate-words` runs the batches (`runner.rs`), with the moves of `moves/`. Peers of the same node map each other's
+//! memory by file descriptor (`block.rs`). Ranks that are threads share memory by reference. If there is a bus, it
+//! reaches the memory that is not mapped (`far.rs`).
 //!
 //! # Failure
 //!
@@ -17,12 +18,14 @@ mod block;
 mod device;
 mod executor;
 mod far;
+mod faulting;
 mod graph;
 mod job;
 mod mapping;
 mod moves;
 mod queue;
 mod reclaim;
+mod runner;
 mod stamps;
 #[cfg(test)]
 mod standing;
