@@ -52,6 +52,7 @@ mod module;
 mod owners;
 mod pinned;
 mod place;
+mod quota;
 mod reclaim;
 mod recordings;
 mod registers;
@@ -65,6 +66,7 @@ mod submit;
 mod timing;
 mod unroll;
 mod vendor;
+mod wakers;
 
 pub use block::GpuBlock;
 pub use device::GpuDevice;

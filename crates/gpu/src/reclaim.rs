@@ -19,8 +19,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Instant;
@@ -28,7 +27,7 @@ use std::time::Instant;
 use tidegate_hal::device::{
     Blocked, Call, Calls, DeviceError, Fault, Reclaim, Reports, Stand, Work,
 };
-use tidegate_hal::memory::{Block as _, Ptr};
+use tidegate_hal::memory::Block as _;
 use tidegate_hal::tell;
 
 use crate::block::GpuBlock;
@@ -37,11 +36,13 @@ use crate::driver::{Doing, DriverError, ErrorKind, Event, Keep, Stream};
 use crate::gates::Gates;
 use crate::gpu::{Gpu, lock};
 use crate::kernels::Kernels;
-use crate::lower::{MAX_BLOCKED, Mirror, RawFault, State};
+use crate::lower::{MAX_BLOCKED, Mirror, State};
 use crate::owners::Shape;
-use crate::reports::{self, Crowded};
+use crate::quota::Quota;
+use crate::reports::{self, Crowded, Mirrored};
 use crate::share::Admitable;
 use crate::stamps::Ring;
+use crate::wakers::Wakers;
 
 mod at_gates;
 
@@ -66,24 +67,19 @@ pub struct StreamState {
     state: Option<GpuBlock>,
     /// If the stream is stamped. Its kernels write to it, also in recordings, which hold this state.
     pub(crate) ring: Option<Arc<Ring>>,
-    mirror: NonNull<Mirror>,
+    mirror: Mirrored,
     submitted: AtomicU64,
     passed: AtomicU64,
     capturing: AtomicBool,
     /// Held while the driver is asked for something, which may wait until the stream has room.
     later: Mutex<Later>,
-    /// Waiting futures: the mark, the future's number, and its waker. Never held while the driver is called. The
-    /// driver's own thread takes this lock, and the call may wait for that thread to make room.
-    wakers: Mutex<Vec<(u64, u64, Waker)>>,
+    wakers: Wakers,
     blocked: Mutex<Option<Blocked>>,
     pub(crate) crowded: Crowded,
     gates: Mutex<Gates>,
     /// The couriers for large puts. They are made when they are first needed; `None` if there can be none.
     couriers: OnceLock<Option<Couriers>>,
-    /// The quota of blocks that may wait. It is 0 until it is first needed.
-    quota: AtomicUsize,
-    /// The number of the dealing in which the quota was granted.
-    dealing: AtomicUsize,
+    quota: Quota,
     /// The blocks of the widest batch that was launched or recorded.
     widest: AtomicUsize,
     /// The driver did not say that the stream was over when its owner was dropped. So everything that the stream may
@@ -96,12 +92,6 @@ pub struct StreamState {
     /// The driver's calls that the program is in. The driver blocks them while it has no room.
     calls: Calls,
 }
-
-// SAFETY: the mirror is pinned memory that only this and the kernels of its stream use, and its fields are accessed
-// atomically.
-unsafe impl Send for StreamState {}
-// SAFETY: as above.
-unsafe impl Sync for StreamState {}
 
 #[derive(Default)]
 struct Later {
@@ -142,19 +132,19 @@ impl StreamState {
             owner,
             state: Some(state),
             ring,
-            mirror,
+            // SAFETY: the GPU has lent it to this stream alone, until the drop returns it.
+            mirror: unsafe { Mirrored::new(mirror) },
             submitted: AtomicU64::new(0),
             passed: AtomicU64::new(0),
             capturing: AtomicBool::new(false),
             later: Mutex::default(),
-            wakers: Mutex::default(),
+            wakers: Wakers::default(),
             blocked: Mutex::default(),
             crowded: Crowded::default(),
             gates: Mutex::default(),
             couriers: OnceLock::new(),
-            quota: AtomicUsize::new(0),
+            quota: Quota::default(),
             widest: AtomicUsize::new(0),
-            dealing: AtomicUsize::new(0),
             abandoned: AtomicBool::new(false),
             lost: OnceLock::new(),
             broken_off: OnceLock::new(),
@@ -178,7 +168,7 @@ impl StreamState {
         let state = self.state.as_ref().expect("it stands until the drop");
         Reports {
             stop: state.base(),
-            mirror: Ptr(self.mirror.as_ptr().cast()),
+            mirror: self.mirror.base(),
         }
     }
 
@@ -197,7 +187,7 @@ impl StreamState {
 
     pub(crate) fn mirror_address(&self) -> u64 {
         // Pinned memory has one address, on the host and on devices.
-        self.mirror.as_ptr().addr() as u64
+        self.mirror.base().0.addr() as u64
     }
 
     /// The blocks of the widest batch that was launched or recorded.
@@ -212,22 +202,9 @@ impl StreamState {
         }
     }
 
-    /// The quota of blocks. It is granted at the first call, and again after other processes have come and the device's
-    /// share has become less.
+    /// The quota of blocks.
     pub(crate) fn quota(&self) -> Result<usize, DeviceError> {
-        let (held, dealing) = (
-            self.quota.load(Ordering::Relaxed),
-            self.dealing.load(Ordering::Relaxed),
-        );
-        if held != 0 && dealing == self.gpu.dealing.load(Ordering::Acquire) {
-            return Ok(held);
-        }
-        // Only one thread at a time submits to a stream. The old quota goes back, even if the stream gets no new one.
-        self.quota.store(0, Ordering::Relaxed);
-        let (granted, dealing) = self.gpu.grant((held, dealing), self.number())?;
-        self.dealing.store(dealing, Ordering::Relaxed);
-        self.quota.store(granted, Ordering::Relaxed);
-        Ok(granted)
+        self.quota.get(&self.gpu, self.number())
     }
 
     /// Makes sure that there is room for all blocks of a kernel that waits.
@@ -243,11 +220,7 @@ impl StreamState {
 
     /// The quota that the stream has, or would get now.
     pub(crate) fn likely_quota(&self) -> usize {
-        let dealing = self.dealing.load(Ordering::Relaxed);
-        match self.quota.load(Ordering::Relaxed) {
-            held @ 1.. if dealing == self.gpu.dealing.load(Ordering::Acquire) => held,
-            _ => self.gpu.would_grant(),
-        }
+        self.quota.likely(&self.gpu)
     }
 
     /// The couriers, if they can be given errands. They are made at the first call.
@@ -262,7 +235,7 @@ impl StreamState {
         let Some(Some(couriers)) = self.couriers.get() else {
             return true;
         };
-        let failed = self.lost.get().is_some() || self.raw_fault().is_some();
+        let failed = self.lost.get().is_some() || self.mirror.fault().is_some();
         // As long as nothing has failed, the stream's own order guarantees it.
         !failed || (self.passed.load(Ordering::Acquire) >= self.submitted() && couriers.end(wait))
     }
@@ -382,33 +355,7 @@ impl StreamState {
         }
         // This is outside of the lock: dropping and waking may run foreign code, which may panic.
         due.into_iter().for_each(|each| tell(|| drop(each)));
-        self.wake_until(self.passed.load(Ordering::Acquire));
-    }
-
-    /// Wakes the futures whose mark is at most `passed`.
-    fn wake_until(&self, passed: u64) {
-        let awake: Vec<_> = lock(&self.wakers)
-            .extract_if(.., |(mark, ..)| *mark <= passed)
-            .collect();
-        // Wakers are the program's code and may panic, but the driver's own thread must not unwind.
-        awake
-            .into_iter()
-            .for_each(|(.., waker)| tell(|| waker.wake()));
-    }
-
-    fn mirrored(&self, field: *mut u32) -> u32 {
-        // SAFETY: `field` lies in the mirror, which is live, aligned, and written by the device as a whole.
-        unsafe { AtomicU32::from_ptr(field) }.load(Ordering::Acquire)
-    }
-
-    fn raw_fault(&self) -> Option<RawFault> {
-        let mirror = self.mirror.as_ptr();
-        // SAFETY: only the address is taken.
-        if self.mirrored(unsafe { &raw mut (*mirror).failed }) == 0 {
-            return None;
-        }
-        // SAFETY: the fault was written before `failed` was set (release), and is not written again.
-        Some(unsafe { (&raw const (*mirror).fault).read_volatile() })
+        self.wakers.wake_until(self.passed.load(Ordering::Acquire));
     }
 
     /// The driver calls this when the stream has come to a point that a future waits for.
@@ -416,7 +363,7 @@ impl StreamState {
         // SAFETY: `data` is the box that `wake_at` gave away, and the driver calls this once.
         let (shared, mark) = *unsafe { Box::from_raw(data.cast::<(Arc<StreamState>, u64)>()) };
         shared.passed.fetch_max(mark, Ordering::AcqRel);
-        shared.wake_until(mark);
+        shared.wakers.wake_until(mark);
         // It is not dropped here: dropping the last reference calls the driver, which is forbidden on this thread.
         lock(&LEFT).push(shared);
     }
@@ -487,7 +434,7 @@ impl Reclaim for StreamState {
     }
 
     fn fault(&self) -> Option<Fault> {
-        reports::fault(self.lost.get(), self.broken_off.get(), self.raw_fault())
+        reports::fault(self.lost.get(), self.broken_off.get(), self.mirror.fault())
     }
 
     fn abort(&self) {
@@ -501,20 +448,10 @@ impl Reclaim for StreamState {
     }
 
     fn blocked(&self) -> Option<Blocked> {
-        let mut on = Vec::new();
-        for index in 0..MAX_BLOCKED {
-            // SAFETY: only the address is taken.
-            let entry = unsafe { &raw mut (*self.mirror.as_ptr()).blocked[index] };
-            // SAFETY: as above.
-            if self.mirrored(unsafe { &raw mut (*entry).active }) != 0 {
-                // SAFETY: the entry was written before it became active. A torn entry only gives a wrong report.
-                let entry = unsafe { entry.read_volatile() };
-                on.push((entry.tag.into(), entry.epoch));
-            }
-        }
+        let mut on = self.mirror.blocked();
         let mut more = self.crowded.at(self.passed.load(Ordering::Acquire));
         if self.gpu.gated() {
-            if self.raw_fault().is_some() {
+            if self.mirror.fault().is_some() {
                 self.open_gates();
             } else if on.is_empty() {
                 (on, more) = self.blocked_at_gate();
@@ -564,18 +501,8 @@ impl Reclaim for StreamState {
         if self.look() >= mark {
             return true;
         }
-        // Copying or dropping a waker runs foreign code, so it is done without the lock.
-        let waker = waker.clone();
-        let replaced = {
-            let mut wakers = lock(&self.wakers);
-            let place = wakers.iter().position(|each| each.1 == future);
-            let before = place.map(|place| wakers.swap_remove(place));
-            wakers.push((mark, future, waker));
-            before
-        };
         // If the future already had a waker in the list, the driver has been asked, and has not come to the point yet.
-        if replaced.is_some() {
-            tell(|| drop(replaced));
+        if self.wakers.replace(mark, future, waker) {
             return false;
         }
         let Some(this) = self.me.upgrade() else {
@@ -601,10 +528,7 @@ impl Reclaim for StreamState {
     fn forget_waker(&self, future: u64) {
         // In a child, the lock may be held by a thread that does not exist there.
         if self.gpu.process.is_this() {
-            let taken: Vec<_> = lock(&self.wakers)
-                .extract_if(.., |each| each.1 == future)
-                .collect();
-            tell(|| drop(taken));
+            self.wakers.forget(future);
         }
     }
 }
@@ -622,9 +546,7 @@ impl Drop for StreamState {
             std::mem::forget(self.ring.take());
             return;
         }
-        let dealing = self.dealing.load(Ordering::Relaxed);
-        self.gpu
-            .give_back((self.quota.load(Ordering::Relaxed), dealing));
+        self.quota.give_back(&self.gpu);
         self.gpu.disown(self.number());
         if self.gpu.enter().is_err() {
             return;
@@ -641,6 +563,6 @@ impl Drop for StreamState {
             // SAFETY: the stream was made for this, and nobody else uses it.
             let _ = unsafe { self.gpu.driver.stream_destroy(self.raw) };
         }
-        self.gpu.return_mirror(self.mirror);
+        self.gpu.return_mirror(self.mirror.raw());
     }
 }

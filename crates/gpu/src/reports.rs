@@ -2,19 +2,85 @@
 //!
 //! # Model
 //!
-//! The mirror has [`MAX_BLOCKED`] places for waits that take long, and the waits of a batch share them in turn. So if
-//! there are very many waits, not all are visible at once ([`Crowded`]), and a wait that is seen late may have begun
-//! earlier. So the time counts from the first sight of any of these waits, as long as one of them is still seen.
+//! The device writes to the mirror of a stream, and [`Mirrored`] reads it. It has [`MAX_BLOCKED`] places for waits that
+//! take long, and the waits of a batch share them in turn. So if there are very many waits, not all are visible at once
+//! ([`Crowded`]), and a wait that is seen late may have begun earlier. So the time counts from the first sight of any of
+//! these waits, as long as one of them is still seen.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use tidegate_hal::batch::Tag;
 use tidegate_hal::device::{Blocked, DeviceError, Fault};
+use tidegate_hal::memory::Ptr;
 
-#[cfg(doc)]
-use crate::lower::MAX_BLOCKED;
-use crate::lower::{FAULT_COUNT, FAULT_WAIT, RawFault};
+use crate::lower::{FAULT_COUNT, FAULT_WAIT, MAX_BLOCKED, Mirror, RawFault};
+
+/// A stream's mirror, in which the device writes and the host reads, field by field.
+pub(crate) struct Mirrored(NonNull<Mirror>);
+
+// SAFETY: only this and the kernels of its stream use the memory (`new`), and its fields are accessed atomically.
+unsafe impl Send for Mirrored {}
+// SAFETY: as above.
+unsafe impl Sync for Mirrored {}
+
+impl Mirrored {
+    /// # Safety
+    ///
+    /// The mirror is live pinned memory as long as this is used. Only this and the kernels of one stream use it.
+    pub(crate) unsafe fn new(mirror: NonNull<Mirror>) -> Self {
+        Mirrored(mirror)
+    }
+
+    /// The mirror, for the GPU that takes it back.
+    pub(crate) fn raw(&self) -> NonNull<Mirror> {
+        self.0
+    }
+
+    /// Where the mirror is.
+    pub(crate) fn base(&self) -> Ptr {
+        Ptr(self.0.as_ptr().cast())
+    }
+
+    /// What the stream's kernels have said about the first failure.
+    pub(crate) fn fault(&self) -> Option<RawFault> {
+        let mirror = self.0.as_ptr();
+        // SAFETY: only the address is taken.
+        if self.field(unsafe { &raw mut (*mirror).failed }) == 0 {
+            return None;
+        }
+        // SAFETY: the fault was written before `failed` was set (release), and is not written again.
+        Some(unsafe { (&raw const (*mirror).fault).read_volatile() })
+    }
+
+    /// The waits that take long.
+    pub(crate) fn blocked(&self) -> Vec<(Tag, u64)> {
+        let mut on = Vec::new();
+        for index in 0..MAX_BLOCKED {
+            // SAFETY: only the address is taken.
+            let entry = unsafe { &raw mut (*self.0.as_ptr()).blocked[index] };
+            // SAFETY: as above.
+            if self.field(unsafe { &raw mut (*entry).active }) != 0 {
+                // SAFETY: the entry was written before it became active. A torn entry only gives a wrong report.
+                let entry = unsafe { entry.read_volatile() };
+                on.push((entry.tag.into(), entry.epoch));
+            }
+        }
+        on
+    }
+
+    /// The number of the gate that the stream has come to.
+    pub(crate) fn gate(&self) -> u32 {
+        // SAFETY: only the address is taken.
+        self.field(unsafe { &raw mut (*self.0.as_ptr()).gate })
+    }
+
+    fn field(&self, field: *mut u32) -> u32 {
+        // SAFETY: `field` lies in the mirror, which is live, aligned, and written by the device as a whole.
+        unsafe { AtomicU32::from_ptr(field) }.load(Ordering::Acquire)
+    }
+}
 
 /// The fault of a stream: its context may be `lost`, a submission may be `broken_off` in its middle, and its kernels
 /// may have reported `said`.

@@ -11,7 +11,7 @@ impl StreamState {
     /// Adds a gate, and returns its number; `None` if the stream was ended, and gets no more gates.
     pub(crate) fn add_gate(&self, bars: Bars) -> Option<u32> {
         let mut gates = lock(&self.gates);
-        gates.come_to(self.gate());
+        gates.come_to(self.mirror.gate());
         gates.add(bars)
     }
 
@@ -20,18 +20,12 @@ impl StreamState {
         self.mirror_address() + std::mem::offset_of!(Mirror, gate) as u64
     }
 
-    /// The number of the gate that the stream has come to.
-    fn gate(&self) -> u32 {
-        // SAFETY: only the address is taken.
-        self.mirrored(unsafe { &raw mut (*self.mirror.as_ptr()).gate })
-    }
-
     /// Calls `look` for each bar that is still closed: of the gate that the stream has come to, or of `all` gates that
     /// it has still to pass. Returns whether the stream may wait for more words behind the gate that it has come to.
     fn closed_bars(&self, all: bool, mut look: impl FnMut(&Bar)) -> bool {
         let (bars, more) = {
             let mut gates = lock(&self.gates);
-            let number = self.gate();
+            let number = self.mirror.gate();
             gates.come_to(number);
             let bars: Vec<_> = if all {
                 gates.bars().copied().collect()
