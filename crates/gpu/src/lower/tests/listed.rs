@@ -52,9 +52,7 @@ fn a_list_lies_in_its_program() {
 #[test]
 fn what_lies_one_behind_the_other_is_gathered() {
     let lane = |count: usize, table: usize, dst: usize| {
-        let Step::Move(mut copy) = gather(8) else {
-            unreachable!("it is a move");
-        };
+        let mut copy = gathering(8);
         copy.count = count;
         copy.src.shape = Shape::Indexed { table: ptr(table) };
         copy.dst.base = ptr(dst);
@@ -71,13 +69,15 @@ fn what_lies_one_behind_the_other_is_gathered() {
     assert_eq!(lane(1 << 31, 0x7000, 0x9000), listed);
 }
 
-/// A put of `doubles` doubles from one address to another.
-fn put_at(src: usize, dst: usize, doubles: usize) -> Step {
-    let Step::Move(mut copy) = put(doubles) else {
-        unreachable!("a put moves")
-    };
+/// The move of `doubles` doubles from one address to another.
+fn copy_at(src: usize, dst: usize, doubles: usize) -> Move {
+    let mut copy = copy(doubles);
     (copy.src.base, copy.dst.base) = (ptr(src), ptr(dst));
-    Step::Move(copy)
+    copy
+}
+
+fn put_at(src: usize, dst: usize, doubles: usize) -> Step {
+    Step::Move(copy_at(src, dst, doubles))
 }
 
 #[test]
@@ -129,19 +129,14 @@ fn some_copies_have_no_list() {
     let kind = |lane: Vec<Step>| first(&program(vec![lane], 16).unwrap()).kind;
     // A lane that goes to a NIC; and a copy that must not begin before the wait is over, beside one that may.
     assert_eq!(kind(vec![wait(0x2000), gather(10), add(HOST)]), LANE_STEPS);
-    let mut late = gather(10);
-    let Step::Move(copy) = &mut late else {
-        unreachable!("a put moves")
-    };
-    copy.early = false;
-    let both = vec![wait(0x2000), late, gather(10), add(0x3000)];
+    let mut late = gathering(10);
+    late.early = false;
+    let both = vec![wait(0x2000), Step::Move(late), gather(10), add(0x3000)];
     assert_eq!(kind(both), LANE_STEPS);
     // Only one of the copies has a second buffer.
-    let mut flips = put_at(0x9_0000, 0x8_0000, 4);
-    let Step::Move(copy) = &mut flips else {
-        unreachable!("a put moves")
-    };
-    (copy.dst.flip, copy.parity) = (4096, ptr(0x2008));
+    let mut flips = copy_at(0x9_0000, 0x8_0000, 4);
+    (flips.dst.flip, flips.parity) = (4096, ptr(0x2008));
+    let flips = Step::Move(flips);
     let one = [wait(0x2000), flips, add(0x3000)];
     assert_eq!(kind(one.to_vec()) & LANE_STEPS, 0);
     let two = vec![
