@@ -48,6 +48,7 @@ mod child;
 mod cli;
 mod doctor;
 mod error;
+mod failure;
 mod guard;
 mod hosts;
 mod info;
@@ -65,6 +66,7 @@ mod running;
 mod say;
 mod seats;
 mod signals;
+mod spawn;
 mod stopped;
 mod trace;
 

@@ -1,31 +1,39 @@
-//! The thread that starts the ranks and watches them until the last has ended.
+//! What the thread does that starts the ranks and watches them until the last has ended.
+//!
+//! # Model
+//!
+//! The thread sleeps until something happens ([`MonitorEvent`]), handles it, and sleeps again. Ranks on other hosts are
+//! watched by agents there, whose messages are events, too (`monitor/hosts.rs`).
+//!
+//! # Failure
+//!
+//! When a rank ends with an error, the others get a grace, then `SIGTERM`, then `SIGKILL`. [`Failure`] knows what to
+//! report. Output that nobody reads delays the end; only a signal to end limits that.
 
 mod hosts;
 
-use super::causes::first;
 use super::child::RankChild;
 use super::error::LaunchError;
+use super::failure::Failure;
 use super::guard::Guard;
 use super::hosts::HostLink;
 use super::job::{Input, Job, Output};
 use super::meeting::MeetingPoint;
-use super::nodes::Nodes;
 use super::outcome::{Outcome, RankOutcome};
 use super::output::RankStream;
 use super::printer::{Printer, StdStream};
-use super::rank::{Rank, RankPlacement, by_then};
-use super::running::{RankProcess, Remote, Running, SignalPath};
+use super::rank::{Rank, RankPlacement, stopped_now};
+use super::running::{RankProcess, Remote, SignalPath};
 use super::seats::{RankSeat, bind, seats};
-use super::signals::{Forwarded, keep_ends_of_children};
-use super::stopped::{Stopped, StoppedRanks};
+use super::signals::Forwarded;
+use super::stopped::StoppedRanks;
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::process::Signal;
 use std::os::fd::AsFd;
 use std::process::{ExitStatus, Stdio};
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tidegate_boot::starter::{Awaited, Ends, MAX_RANKS, hex, in_words, random};
+use tidegate_boot::starter::{Awaited, Ends, hex, random};
 use tidegate_hal::limits::WithLimit;
 use tidegate_hal::lock;
 
@@ -40,24 +48,6 @@ const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// longer than [`LAST_OUTPUT`].
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// How long the launcher waits for the end of a rank that has failed, before it reports a failure that followed from
-/// that. This delays only the report.
-const FOR_THE_FIRST: Duration = Duration::from_millis(500);
-
-/// The failure that ends the job.
-struct Failure {
-    /// The rank that was the first to end with an error.
-    ended_first: usize,
-    /// The ranks that had ended without an error before.
-    before: Vec<usize>,
-    /// Whether the others have a limited time since then.
-    others_end: bool,
-    /// Until when the failure need not be reported, as long as the rank that was the first to fail has not ended.
-    unsaid_until: Option<Instant>,
-    /// The rank whose status was reported.
-    said: Option<usize>,
-}
-
 /// Something that has happened.
 enum MonitorEvent {
     Stop,
@@ -69,7 +59,7 @@ enum MonitorEvent {
     Printer,
 }
 
-struct Monitor {
+pub(super) struct Monitor {
     job: Job,
     started: Instant,
     ranks: Vec<Rank>,
@@ -81,7 +71,7 @@ struct Monitor {
     input_credit: Option<usize>,
     /// When hosts that do not answer `SIGKILL` are given up.
     give_up_hosts: Option<Instant>,
-    remote: Remote,
+    pub(super) remote: Remote,
     guard: Option<Guard>,
     /// `None`: nothing is printed.
     printer: Option<Printer>,
@@ -96,110 +86,9 @@ struct Monitor {
     hurry: Option<(Instant, Duration)>,
 }
 
-impl Job {
-    /// Starts the ranks. If this process ignores SIGCHLD, the signal gets its default action, because the kernel would
-    /// discard the ranks' statuses.
-    ///
-    /// # Errors
-    ///
-    /// If a rank cannot be started. Then none is left running.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tidegate_cli::Job;
-    ///
-    /// let running = Job::new("true", 2).spawn()?;
-    /// println!("rank 0 is process {:?}", running.pid(0));
-    /// assert!(running.wait().success());
-    /// # Ok::<(), tidegate_cli::LaunchError>(())
-    /// ```
-    pub fn spawn(self) -> Result<Running, LaunchError> {
-        start(self)
-    }
-
-    /// Starts the ranks and waits for them.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Job::spawn`]. It is no error if ranks fail: see [`Outcome`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tidegate_cli::Job;
-    ///
-    /// let outcome = Job::new("false", 2).run()?; // the ranks fail, and the call does not
-    /// assert_eq!((outcome.success(), outcome.exit_code()), (false, 1));
-    /// # Ok::<(), tidegate_cli::LaunchError>(())
-    /// ```
-    pub fn run(self) -> Result<Outcome, LaunchError> {
-        Ok(self.spawn()?.wait())
-    }
-}
-
-/// Starts the job on a thread of its own. The kernel kills the ranks when the *thread* that started them ends, so the
-/// thread must stay until the last rank has ended.
-fn start(job: Job) -> Result<Running, LaunchError> {
-    if job.ranks == 0 || job.ranks > MAX_RANKS {
-        return Err(LaunchError::Ranks {
-            ranks: job.ranks,
-            most: MAX_RANKS,
-        });
-    }
-    if let Some(nodes) = job
-        .nodes
-        .as_ref()
-        .filter(|nodes| nodes.ranks() != job.ranks)
-    {
-        let (ranks, nodes) = (job.ranks, nodes.clone());
-        return Err(LaunchError::Nodes { ranks, nodes });
-    }
-    if job.hosts.is_some() && (job.nodes.is_some() || job.bed.is_some()) {
-        return Err(LaunchError::HostsAndNodes);
-    }
-    if let Some(bed) = &job.bed {
-        let (nodes, bed) = (job.nodes.as_ref().map_or(1, Nodes::count), bed.nodes());
-        if nodes > bed {
-            return Err(LaunchError::SmallBed { nodes, bed });
-        }
-    }
-    keep_ends_of_children();
-    let (sender, receiver) = sync_channel(1);
-    let monitor = std::thread::Builder::new()
-        .name("tidegate-launch".into())
-        .spawn(move || match Monitor::start(job) {
-            Ok(monitor) => {
-                let _ = sender.send(Ok(monitor.remote.clone()));
-                monitor.watch()
-            }
-            Err(error) => {
-                let _ = sender.send(Err(error));
-                Outcome {
-                    ranks: Vec::new(),
-                    first_failure: None,
-                    is_unread: false,
-                    is_lost: false,
-                }
-            }
-        })
-        .map_err(|error| LaunchError::io("starting the thread that watches the ranks", error))?;
-    match receiver.recv() {
-        Ok(Ok(remote)) => Ok(Running {
-            process: tidegate_hal::process::Process::this(),
-            remote,
-            monitor: Some(monitor),
-        }),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(LaunchError::io(
-            "starting the ranks",
-            std::io::Error::other("the thread that does it panicked"),
-        )),
-    }
-}
-
 impl Monitor {
-    fn start(job: Job) -> Result<Self, LaunchError> {
+    /// Starts the ranks.
+    pub(super) fn start(job: Job) -> Result<Self, LaunchError> {
         let secret =
             hex(&random::<32>().map_err(|error| LaunchError::io("making a secret", error))?);
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -298,7 +187,8 @@ impl Monitor {
         }
     }
 
-    fn watch(mut self) -> Outcome {
+    /// Watches the ranks until the last has ended, and its output is printed.
+    pub(super) fn watch(mut self) -> Outcome {
         let mut last_output = None;
         let (mut is_unread, mut is_lost) = (false, false);
         loop {
@@ -351,7 +241,7 @@ impl Monitor {
             printer.finish(since, LAST_WORDS);
         }
         let failure = self.failure.as_ref();
-        let first_failure = failure.map(|failure| self.first_to_fail(failure.ended_first));
+        let first_failure = failure.map(|failure| failure.first(&self.ranks));
         let ranks = std::mem::take(&mut self.ranks);
         let outcome = |rank: Rank| {
             let (status, after) = rank.ended?;
@@ -479,11 +369,7 @@ impl Monitor {
             .map(|(at, _)| at)
             .into_iter()
             .chain(until)
-            .chain(
-                self.failure
-                    .as_ref()
-                    .and_then(|failure| failure.unsaid_until),
-            )
+            .chain(self.failure.as_ref().and_then(Failure::unsaid_until))
             .chain(is_watched.then_some(self.watch.next()))
             .chain(self.give_up_hosts)
             .min();
@@ -563,17 +449,9 @@ impl Monitor {
 
     /// Notes that `rank` is the first that has ended with an error.
     fn fail(&mut self, rank: usize) {
-        let ranks = self.ranks.iter().enumerate();
-        let before = ranks.filter_map(|(rank, own)| own.has_succeeded().then_some(rank));
         let others_end = self.next_step.is_none() && self.is_running();
-        self.failure = Some(Failure {
-            ended_first: rank,
-            before: before.collect(),
-            others_end,
-            // It is reported before the others get a signal.
-            unsaid_until: Some(Instant::now() + FOR_THE_FIRST.min(self.job.grace)),
-            said: None,
-        });
+        let failure = Failure::new(rank, &self.ranks, others_end, self.job.grace);
+        self.failure = Some(failure);
         if others_end {
             self.next_step = self.after_grace(Signal::TERM);
         }
@@ -583,81 +461,21 @@ impl Monitor {
         self.ranks.iter().any(|rank| rank.ended.is_none())
     }
 
-    /// The rank that was the first to fail, if `rank` has failed. A rank that has ended without an error has not
-    /// failed. One that has not ended may have.
-    fn first_to_fail(&self, rank: usize) -> usize {
-        first(rank, |rank| {
-            let of = self.ranks[rank].because_of;
-            of.filter(|of| !self.ranks[*of].has_succeeded())
-        })
-    }
-
-    /// Reports the failure that ends the job, when the rank that was the first to fail has ended, or takes long.
+    /// Reports the failure that ends the job, when that is due.
     fn say_failure(&mut self) {
-        let Some(failure) = &self.failure else { return };
-        let Some(until) = failure.unsaid_until else {
-            return;
-        };
-        let rank = failure.ended_first;
-        let first = self.first_to_fail(rank);
-        let (said, because) = match self.ranks[first].ended {
-            Some(_) => (first, String::new()),
-            None if Instant::now() < until => return,
-            None => {
-                let because = format!(", because of rank {first}, which has not ended yet");
-                (rank, because)
-            }
-        };
-        let (status, _) = self.ranks[said].ended.expect("it has ended");
-        // The rank that this one names may have ended without an error, but too early.
-        let mut before = failure.before.clone();
-        let named = self.ranks[said].because_of;
-        before.extend(named.filter(|of| self.ranks[*of].has_succeeded()));
-        before.sort_unstable();
-        before.dedup();
-        let mut before = by_then(&before);
-        // A stopped rank may be the reason.
-        for (rank, stopped) in stopped_now(&self.ranks) {
-            if let Some(stopped) = stopped {
-                before += &format!("; {} is {stopped}", stopped.who(rank));
-            }
-        }
-        let grace = match self.next_step {
-            _ if !failure.others_end || !self.is_running() => String::new(),
-            Some(_) => format!(
-                "; the others get {:.1?} to end by themselves",
-                self.job.grace
-            ),
-            None => "; the others may take for ever".to_owned(),
-        };
-        self.explain(format_args!(
-            "rank {said} failed ({status}){because}{before}{grace}"
-        ));
-        if let Some(failure) = &mut self.failure {
-            (failure.unsaid_until, failure.said) = (None, Some(said));
+        let is_limited = self.next_step.is_some();
+        let failure = self.failure.as_mut();
+        if let Some(line) = failure.and_then(|failure| failure.say(&self.ranks, is_limited)) {
+            self.explain(format_args!("{line}"));
         }
     }
 
     /// After the last rank has ended: reports which ranks failed because of the first that did.
     fn say_what_followed(&mut self) {
         self.say_failure();
-        let Some(failure) = &self.failure else { return };
-        let first = self.first_to_fail(failure.ended_first);
-        let followed = |rank: &usize| {
-            *rank != first
-                && !self.ranks[*rank].has_succeeded()
-                && self.first_to_fail(*rank) == first
-        };
-        let followed: Vec<_> = (0..self.ranks.len()).filter(followed).collect();
-        if followed.is_empty() {
-            return;
-        }
-        let followed = in_words(&followed);
-        match self.ranks[first].ended {
-            Some((status, _)) if failure.said != Some(first) => self.explain(format_args!(
-                "rank {first} failed ({status}); {followed} ended because of it"
-            )),
-            _ => self.explain(format_args!("{followed} ended because of it")),
+        let failure = self.failure.as_ref();
+        if let Some(line) = failure.and_then(|failure| failure.what_followed(&self.ranks)) {
+            self.explain(format_args!("{line}"));
         }
     }
 
@@ -679,12 +497,4 @@ impl Monitor {
         self.next_step =
             (signal == Signal::TERM).then(|| (Instant::now() + AFTER_TERM, Signal::KILL));
     }
-}
-
-/// The running ranks of this machine, each with its stopped process, if any.
-fn stopped_now(ranks: &[Rank]) -> impl Iterator<Item = (usize, Option<Stopped>)> {
-    ranks.iter().enumerate().filter_map(|(rank, own)| {
-        let child = own.child().filter(|child| child.pidfd().is_some())?;
-        Some((rank, child.look()))
-    })
 }

@@ -1,9 +1,9 @@
-//! A rank as the launcher sees it, on this machine or another, and the words for its end.
+//! A rank as the launcher sees it, on this machine or another.
 
 use super::child::RankChild;
+use super::stopped::Stopped;
 use std::process::ExitStatus;
 use std::time::Duration;
-use tidegate_boot::starter::in_words;
 
 /// A rank of the job.
 pub(super) struct Rank {
@@ -38,35 +38,10 @@ pub(super) enum RankPlacement {
     There(usize),
 }
 
-/// The text about the ranks that had ended without an error when the first rank failed. They may have caused the
-/// failure: by returning too early, or by `process::exit(0)`, which drops no world.
-pub(super) fn by_then(ended: &[usize]) -> String {
-    let them = match ended.len() {
-        0 => return String::new(),
-        1 => "it",
-        _ => "one of them",
-    };
-    let ranks = in_words(ended);
-    format!("; by then {ranks} had ended (exit status: 0; too early, if others waited for {them})")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::by_then;
-
-    #[test]
-    fn ranks_that_had_ended_are_named_in_words() {
-        assert_eq!(by_then(&[]), "");
-        let one = by_then(&[2]);
-        assert!(
-            one.starts_with("; by then rank 2 had ended (") && one.ends_with("waited for it)"),
-            "{one}"
-        );
-        let some = by_then(&[0, 2, 3, 9]);
-        assert!(
-            some.starts_with("; by then ranks 0, 2, 3, 9 had ended ("),
-            "{some}"
-        );
-        assert!(some.ends_with("waited for one of them)"), "{some}");
-    }
+/// The running ranks of this machine, each with its stopped process, if any.
+pub(super) fn stopped_now(ranks: &[Rank]) -> impl Iterator<Item = (usize, Option<Stopped>)> {
+    ranks.iter().enumerate().filter_map(|(rank, own)| {
+        let child = own.child().filter(|child| child.pidfd().is_some())?;
+        Some((rank, child.look()))
+    })
 }
