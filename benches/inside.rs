@@ -29,7 +29,7 @@ tidegate::kernel! {
         fn puts = "bench_puts"(out: OutSlots<u64>, to: Out<u64>, x: &[u64], unit: u32, turns: u64, quiet: u32);
         fn values = "bench_values"(out: OutSlots<u64>, to: Out<u64>, x: &[u64], turns: u64);
         fn pass = "bench_pass"(out: LastSlots<u64>, to: Out<u64>, x: &[u64]);
-        fn owned = "bench_owned"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, to: Out<u64>, x: &[u64], turns: u64, second: u32);
+        fn owned = "bench_owned"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, from: In<u64>, to: Out<u64>, x: &[u64], turns: u64, theirs: u64, errors: &mut [u64], second: u32);
         fn gather = "bench_gather"(slots: Slots<u64>, to: &mut [u64]);
     }
 }
@@ -188,28 +188,43 @@ fn measure(r: &Rank<'_>, world: &World, what: What, bytes: usize) -> Result<f64>
     })
 }
 
-/// One kernel of each rank makes all epochs. Returns the microseconds of one way.
+/// One kernel of each rank makes all epochs, and looks at the last word of each. Returns the microseconds of one way.
 fn owned(r: &Rank<'_>, world: &World, threads: u32, bytes: usize) -> Result<f64> {
     stream!(let s = world.stream()?);
     let (count, peer) = (bytes / 8, 1 - r.rank);
     let mut window = SlotWindow::<u64>::new("owned").for_kernels();
-    window.slot_from(peer, 0, count);
+    let from = window.slot_from(peer, 0, count);
     let to = window.slot_to(peer, 0);
     let (mut inbox, mut outbox) = window.open(&s)?;
     let mut times = Vec::new();
     let turns = turns(What::Latency(threads / 32), bytes);
     for round in 0..=r.rounds {
         let x = Region::from_slice(world, &words(r.rank, round, count))?.on(&s)?;
+        let mut errors = Region::zeroed(world, 1)?.on(&s)?;
+        let mut theirs = words(peer, round, count);
+        let last = theirs.last_mut().expect("there is a word");
         s.synchronize()?;
         world.all_gather("round", Vec::new())?;
         let begin = Instant::now();
         let over = r.kernels.owned.over(grid(1, threads));
-        let halves = (inbox.lend(), outbox.lend());
-        let second = r.rank as u32;
-        s.launch(over, (halves.0, halves.1, to, &x, turns, second))?;
+        let (lent, outlet, second) = (inbox.lend(), outbox.lend(), r.rank as u32);
+        let arguments = (
+            lent,
+            outlet,
+            from,
+            to,
+            &x,
+            turns,
+            *last,
+            &mut errors,
+            second,
+        );
+        s.launch(over, arguments)?;
         s.synchronize()?;
         times.push(begin.elapsed().as_secs_f64() * 1e6 / (2 * turns) as f64);
-        compare(r, &s, &inbox, &words(peer, round, count))?;
+        assert!(errors.to_vec(&s)? == [0], "another turn's word has come");
+        *last = last.wrapping_add(turns - 1);
+        compare(r, &s, &inbox, &theirs)?;
     }
     Ok(median(times.split_off(1)))
 }

@@ -84,24 +84,35 @@ extern "C" __global__ void __launch_bounds__(1024) bench_pass(tidegate::LastSlot
 
 // Passes words to and fro, so many times, by itself: it owns both halves. The one that is `second` waits first. What comes
 // first behind a wait is the next put. The post and the next start follow while that is on its way, as two buffers allow.
-extern "C" __global__ void __launch_bounds__(512) bench_owned(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, tidegate::Out<u64> to, const u64 *x, u64 len, u64 turns, u32 second) {
+// The number of the turn is added to the last word. `errors[0]` counts the turns whose last word was not `theirs` and that
+// number.
+extern "C" __global__ void __launch_bounds__(512) bench_owned(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, const u64 *x, u64 len, u64 turns, u64 theirs, u64 *errors, u64 length, u32 second) {
   const tidegate::Block block;
   auto inbox = in.own(block);
   auto outbox = out.own(block);
+  const auto here = inbox.find(from);
   const auto there = outbox.find(to);
+  const bool leads = block.rank() == 0u;
+  const u64 last = len - 1u, word = x[last];
+  u64 wrong = 0u;
   auto exposed = tidegate::move(inbox).post();
   auto epoch = tidegate::move(outbox).start();
   for (u64 turn = 0u;; turn++) {
     const bool more = turn + 1u < turns && !epoch.failed();
     if (second) inbox = tidegate::move(exposed).wait();
-    epoch.put(block, there, 0u, x, len);
+    epoch.put(block, there, 0u, x, last);
+    if (leads) epoch.put_value(there, last, word + turn);
     outbox = tidegate::move(epoch).complete();
+    // What has come is looked at while that is on its way.
+    const u64 seen = turn + second;
+    if (leads && seen && inbox.read(here)[last] != theirs + seen - 1u) wrong++;
     if (!second && turn) exposed = tidegate::move(inbox).post();
     if (second && more) exposed = tidegate::move(inbox).post();
     if (more) epoch = tidegate::move(outbox).start();
     if (!second) inbox = tidegate::move(exposed).wait();
     if (!more) break;
   }
+  if (leads && length) errors[0] += wrong;
   tidegate::move(inbox).close();
   tidegate::move(outbox).close();
 }

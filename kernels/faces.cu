@@ -562,7 +562,8 @@ INLINE void for_each_neighbour(const FacesGeometry &g, const Visit &visit) {
 
 // Makes so many shares: sends the surface, waits for what the neighbours send, and sums both.
 PERSISTENT_KERNEL faces_shares(FACES_ARGUMENT g, double *u, u64 u_len, tidegate::KernelInbox<double> in, tidegate::KernelOutbox<double> out, u64 count) {
-  __shared__ tidegate::Found<double> to[26], from[26];
+  __shared__ tidegate::FoundOut<double> to[26];
+  __shared__ tidegate::FoundIn<double> from[26];
   __shared__ tidegate::OutSlot<double> slots[26];
   __shared__ const double *table[26];
   const Turn turn{Turn::Alone()};

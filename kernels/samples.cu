@@ -175,7 +175,8 @@ GET_TYPE(Wide, wides)
 // `errors[0]` the elements that are not `number * theirs + i`. The number is in `state[0]`, and goes up by one each time.
 // A team of one block puts half of them together, and each of the others by its own thread. If `goes_on`, it does so on a
 // stream that has failed. `state` may have a second number: the longest time between the ends of two epochs, in
-// nanoseconds. If `x` has a number for each block of the grid, each checks what the next one has written before its post.
+// nanoseconds. If `x` has a number for each block of the grid, each block checks what the next one has written before its
+// post, and before a barrier.
 template <class Team> DEV void make_epochs(Team team, bool is_block, u64 blocks, tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, u64 *x, u64 *state, u64 states, u64 epochs, u64 scale, u64 theirs, u64 *errors,
                                            bool goes_on) {
     auto inbox = in.own(team);
@@ -185,7 +186,7 @@ template <class Team> DEV void make_epochs(Team team, bool is_block, u64 blocks,
     const auto goes_to = outbox.find(to);
     const u64 len = inbox.len_of(from), half = is_block ? len / 2 : 0;
     for (u64 end = number + epochs; number < end && (goes_on || !(inbox.failed() || outbox.failed())); number++) {
-        if (blocks && threadIdx.x == 0) x[blockIdx.x] = number;
+        if (blocks && threadIdx.x == 0) x[blockIdx.x] = 2 * number;
         auto exposed = tidegate::move(inbox).post();
         for (u64 i = team.rank(); i < half; i += team.size()) x[i] = number * scale + i;
         __syncthreads();
@@ -193,14 +194,19 @@ template <class Team> DEV void make_epochs(Team team, bool is_block, u64 blocks,
         epoch.put(tidegate::Block(), to, 0, x, half);
         const tidegate::OutSlot<u64> slot = epoch.slot(goes_to);
         exposed.await_team();
-        if (blocks && threadIdx.x == 0 && x[(blockIdx.x + 1) % blocks] != number) atomicAdd(errors, 1ull);
+        if (blocks && threadIdx.x == 0 && x[(blockIdx.x + 1) % blocks] != 2 * number) atomicAdd(errors, 1ull);
         for (u64 i = half + team.rank(); i < len; i += team.size()) {
             if (i % 2) slot.put_value(i, number * scale + i);
             else epoch.put_value(to, i, number * scale + i);
         }
         outbox = tidegate::move(epoch).complete();
         inbox = tidegate::move(exposed).wait();
+        // All blocks have looked at what was there before their post.
         outbox.await_team();
+        if (blocks && threadIdx.x == 0) x[blockIdx.x] = 2 * number + 1;
+        inbox.barrier();
+        if (blocks && threadIdx.x == 0 && x[(blockIdx.x + 1) % blocks] != 2 * number + 1) atomicAdd(errors, 1ull);
+        outbox.barrier();
         const u64 *came = inbox.read(came_to);
         for (u64 i = team.rank(); i < len; i += team.size())
             if (came[i] != number * theirs + i) atomicAdd(errors, 1ull);
@@ -222,8 +228,47 @@ extern "C" __global__ void own_epochs(tidegate::KernelInbox<u64> in, tidegate::K
     if (how & 1) make_epochs(tidegate::Grid(), gridDim.x == 1, gridDim.x > 1 && gridDim.x <= len ? gridDim.x : 0, in, out, from, to, x, state, states, epochs, scale, theirs, errors, goes_on);
     else if (blockIdx.x == 0) make_epochs(tidegate::Block(), true, 0, in, out, from, to, x, state, states, epochs, scale, theirs, errors, goes_on);
 }
+// Makes epochs of halves that may have no slots, or no peers: in each one, it puts `number * scale + i` to all elements `i`
+// of all slots, and counts in `errors[0]` the elements that are not `number * theirs + i`. The grid owns both halves. Its
+// blocks also write in turns to `x`, which has a number for each of them. The epochs begin at number `first`.
+extern "C" __global__ void own_all(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u64 *x, u64 len, u64 first, u64 epochs, u64 scale, u64 theirs, u64 *errors, u64 length) {
+    const tidegate::Grid grid;
+    auto inbox = in.own(grid);
+    auto outbox = out.own(grid);
+    if (len < gridDim.x || length < 1) epochs = 0;
+    for (u64 number = first; number < first + epochs && !(inbox.failed() || outbox.failed()); number++) {
+        if (threadIdx.x == 0) x[blockIdx.x] = 2 * number;
+        auto exposed = tidegate::move(inbox).post();
+        auto epoch = tidegate::move(outbox).start();
+        exposed.await_team();
+        if (threadIdx.x == 0 && x[(blockIdx.x + 1) % gridDim.x] != 2 * number) atomicAdd(errors, 1ull);
+        for (u32 slot = 0; slot < epoch.count(); slot++) {
+            const tidegate::Out<u64> to = {slot};
+            for (u64 i = grid.rank(), end = epoch.len_of(to); i < end; i += grid.size()) epoch.put_value(to, i, number * scale + i);
+        }
+        outbox = tidegate::move(epoch).complete();
+        inbox = tidegate::move(exposed).wait();
+        outbox.await_team();
+        if (threadIdx.x == 0) x[blockIdx.x] = 2 * number + 1;
+        outbox.barrier();
+        if (threadIdx.x == 0 && x[(blockIdx.x + 1) % gridDim.x] != 2 * number + 1) atomicAdd(errors, 1ull);
+        inbox.barrier();
+        for (u32 slot = 0; slot < inbox.count(); slot++) {
+            const u64 *came = inbox.read(slot);
+            for (u64 i = grid.rank(), end = inbox.len_of(slot); i < end; i += grid.size())
+                if (came[i] != number * theirs + i) atomicAdd(errors, 1ull);
+        }
+    }
+    tidegate::move(inbox).close();
+    tidegate::move(outbox).close();
+}
 // Breaks the contract of kernels that own halves, in the way that `what` says.
 extern "C" __global__ void own_wrongly(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, tidegate::Out<u64> to, u64 number, u32 what) {
+    if (what == 9) {
+        // As if the inbox had had so many epochs.
+        const tidegate::OwnHead *head = ((const tidegate::OwnHalf *)&in)->head;
+        *(volatile u64 *)((const tidegate::OwnPeer *)(head + 1))->operand = tidegate::OWN_EPOCHS * tidegate::GRANT_QUANTUM;
+    }
     auto inbox = in.own(tidegate::Grid());
     auto outbox = out.own(tidegate::Grid());
     if (what == 1) {
@@ -231,17 +276,22 @@ extern "C" __global__ void own_wrongly(tidegate::KernelInbox<u64> in, tidegate::
         auto epoch = tidegate::move(outbox).start();
         return;  // between start and complete
     }
+    if (what == 6) inbox.find((unsigned)number);
+    if (what == 7) inbox.read(tidegate::FoundIn<u64>());  // of no half
     auto exposed = tidegate::move(inbox).post();
     if (what == 0) return;  // between post and wait
     auto epoch = tidegate::move(outbox).start();
     if (what == 2) epoch.put_value(to, number, 1);
     if (what == 3) epoch.put_value(tidegate::Out<u64>{(u32)number}, 0, 1);
+    if (what == 8) epoch.put_value(tidegate::FoundOut<u64>(), 0, 1);
     outbox = tidegate::move(epoch).complete();
     if (what == 4) {
         auto again = tidegate::move(inbox).post();  // a token that was moved away
         inbox = tidegate::move(again).wait();
     }
     inbox = tidegate::move(exposed).wait();
+    if (what == 10) exposed.await_team();
+    if (what == 11) exposed.barrier();
     if (what == 5) return;  // without `close`
     tidegate::move(inbox).close();
     tidegate::move(outbox).close();

@@ -89,12 +89,12 @@
 //
 // `inbox.barrier()`, which every token has, is a barrier of the team. A block that posts or completes also counts itself.
 // So behind a post, `exposed.await_team()` waits until all blocks have posted, and behind a complete, before the next
-// start, `outbox.await_team()` waits until all have completed. That takes less time than a barrier. In `pass`, each thread uses elements of its own. A kernel whose threads use the elements of others
-// calls `exposed.await_team()` before its puts (the others have written what it sends), and `outbox.await_team()` before it
-// overwrites `x` (the others have sent it).
+// start, `outbox.await_team()` waits until all have completed. That takes less time than a barrier. In `pass`, each thread
+// uses elements of its own. A kernel whose threads use the elements of others calls `exposed.await_team()` before its puts
+// (the others have written what it sends), and `outbox.await_team()` before it overwrites `x` (the others have sent it).
 //
 // `inbox.find(from)` and `outbox.find(to)` look a slot up for all epochs of the kernel. What they return is plain data,
-// which `read`, `put`, `put_value` and `slot` take in place of the number, and which a block can keep in shared memory.
+// which `read`, or `put`, `put_value` and `slot`, take in place of the number, and which a block can keep in shared memory.
 // It is for the half and the kernel that it was made by.
 //
 // # The contract of a kernel that puts
@@ -123,15 +123,15 @@
 // 1. The parameters and the tokens are used by the functions of this file only. One team takes each half, once, by `own`.
 // 2. All threads of the team make the same calls on its tokens, in the same order. (Once the stream has failed, blocks of
 //    a grid may differ, as `failed` tells them. The threads of a block never do.)
-// 3. Slots of the inbox are found by a number less than `count`, and read by `read`, with ordinary loads (not `__ldg`), in a block that has called `wait` since
-//    they were last exposed, with a number less than `count`. Nothing of them is read between `post` and `wait`.
+// 3. Slots of the inbox are read by `read`, with ordinary loads (not `__ldg`), as far as their length, in a block that has
+//    called `wait` since they were last exposed. Nothing of them is read between `post` and `wait`.
 // 4. The kernel posts before it starts. (With two buffers, the post of the epoch before is enough.) Nothing that it waits
 //    for depends on its own later work, or on later work of its stream.
 // 5. Every path of every thread ends each epoch, and closes each half that it has taken, before the kernel ends.
 // 6. A block waits for other blocks of this kernel by `barrier` and `await_team` only, and for none of another kernel.
 //
 // If all threads of a kernel end without keeping 5, the item behind it finds that, and the stream fails by name. So it does
-// if a call uses a token that was moved away.
+// if a call uses a token that was moved away, or a slot that does not exist or that another half has found.
 //
 // # Failure
 //

@@ -13,9 +13,9 @@
 // of the quantum, behind a fence of its own. So no block waits for another one, and all fences are on their way at the same
 // time: a fence takes as long as the way to the peer and back. The word is a quantum further once each block has added.
 //
-// The blocks also count in the table's head how far they are, for `await_team`. There are four counts, and epoch n uses
-// count n % 4. Blocks are at most two epochs apart, because the peer answers an epoch when all blocks have added to it,
-// and a window has two buffers at most. So all blocks have counted for an epoch before one uses its count again.
+// For `await_team` and `barrier`, the blocks also count themselves in the table's head, at each post, complete and barrier.
+// All blocks make the same calls. If they wait for each other behind their n-th arrival, none of them arrives again before
+// all have arrived n times. So one count is enough: the wait is over when it is n times the number of blocks.
 //
 // # Failure
 //
@@ -55,8 +55,8 @@ struct OwnHead {
   u64 state;   // 0 while the half is closed; otherwise what is wrong with a kernel that ends now
   u32 closed;  // blocks that have closed the half, until the last one has
   u32 window, rank, awaited;  // says in a fault which window it is, and which rank
-  u64 met;                    // blocks that have come to the kernel's barriers
-  u64 arrived[4];             // blocks that have come to the end of an epoch (or to a post), by turns
+  u64 arrived;                // how often blocks have come to a post, a complete or a barrier, all together
+  u64 unused[4];
 };
 struct OwnPeer {
   u64 word, operand;          // what this rank waits for
@@ -73,7 +73,7 @@ enum : u32 { OWN_WAIT = 1, OWN_ABORTED = 2, OWN_COUNT = 3 };
 // A word must not come to the byte of its poison. Half of its epochs are the host's.
 enum : u64 { OWN_EPOCHS = ((1ull << 36) - (1ull << 20)) / 2 };
 // What a kernel does wrong that owns a half. `crates/core/src/error/put_fault.rs` decodes it.
-enum OwnersFault { NOT_CLOSED = 8, OUT_OF_TURN = 9, NO_EPOCH_LEFT = 10, LEFT_EXPOSED = 14, LEFT_OPEN = 15 };
+enum OwnersFault { NOT_CLOSED = 8, OUT_OF_TURN = 9, NO_EPOCH_LEFT = 10, NO_INBOUND = 11, FOUND_ELSEWHERE = 12, LEFT_EXPOSED = 14, LEFT_OPEN = 15 };
 
 // ---- Failure ----
 
@@ -143,14 +143,14 @@ DEV u64 part_of_team(Grid grid) {
   return grid.block() ? each : GRANT_QUANTUM - each * (grid.blocks() - 1);
 }
 
-// The last thread of a block notes that the block has come here.
+// The last thread of a block counts that the block has come here.
 DEV void note_arrival(Block, u64 *) {}
 DEV void note_arrival(Grid grid, u64 *count) {
   if (grid.blocks() > 1 && Block().rank() + 1 == Block().size()) add_fetch(of_thread((u64)count), 1);
 }
 
-// Waits until each block has counted so often. On a stream that has failed it does not wait, since some blocks may have
-// left.
+// Waits until each block has counted itself so often. On a stream that has failed it does not wait, since some blocks may
+// have left.
 DEV void await_arrivals(Block, const u64 *, u64, const u32 *) { block_barrier(); }
 DEV void await_arrivals(Grid grid, const u64 *count, u64 times, const u32 *stop) {
   if (Block().rank() == 0 && grid.blocks() > 1)
@@ -198,12 +198,16 @@ struct OwnHalf {
 };
 
 // What `find` has found: a slot, for all epochs of the kernel. It is plain data, so a block can keep it in shared memory.
-template <class T> struct Found {
-  const OwnHead *of;
-  u64 at[2];  // where it is in the kernel's even epochs, and in the odd ones
-  u64 len;    // elements
+struct FoundSlot {
+  const OwnHead *of;  // the half
+  u64 at[2];          // where it is in the kernel's even epochs, and in the odd ones; 0 if there is no such slot
+  u64 len;            // elements
   u32 index;
 };
+// A slot of an inbox, which `read` takes.
+template <class T> struct FoundIn : FoundSlot {};
+// A slot of an outbox, which puts take.
+template <class T> struct FoundOut : FoundSlot {};
 
 // What all tokens of a half are made of. Each thread of the team has its own.
 template <class Team> class Owned {
@@ -213,11 +217,11 @@ template <class Team> class Owned {
   OwnHalf half;
   u64 made;   // epochs that the kernel has ended
   u64 most;   // for so many the words have room
-  mutable u64 barriers;  // that it has come to
+  mutable u64 arrivals;  // how often this block has counted itself
   bool live;  // nothing has failed that this block knows of
   bool here;  // the token was not moved away
 
-  DEV explicit Owned(const OwnHalf &lent) : half(lent), made(0), most(~0ull), barriers(0), here(true) {
+  DEV explicit Owned(const OwnHalf &lent) : half(lent), made(0), most(~0ull), arrivals(0), here(true) {
     block_barrier();
     if (half.peers) {
       // (The host's epochs count there, too.)
@@ -228,12 +232,12 @@ template <class Team> class Owned {
     block_barrier();
     live = !*owner_failed();
   }
-  DEV Owned(Owned &&other) : half(other.half), made(other.made), most(other.most), barriers(other.barriers), live(other.live), here(other.here) { other.here = false; }
+  DEV Owned(Owned &&other) : half(other.half), made(other.made), most(other.most), arrivals(other.arrivals), live(other.live), here(other.here) { other.here = false; }
   DEV Owned &operator=(Owned &&other) {
     half = other.half;
     made = other.made;
     most = other.most;
-    barriers = other.barriers;
+    arrivals = other.arrivals;
     live = other.live;
     here = other.here;
     other.here = false;
@@ -250,6 +254,8 @@ template <class Team> class Owned {
     const OwnHead *head = half.head;
     fail_stream(half.state, half.mirror, OWN_COUNT, head->window, head->rank, head->awaited, code);
   }
+  // A fault with the number of a slot. (As many as a fault has room for: see `record`.)
+  DEV void fault_of(u64 code, u32 slot) const { fault(code | (u64)(slot < (1u << 20) - 1 ? slot : (1u << 20) - 1) << 4); }
   // Says what is wrong with a kernel that ends now.
   DEV void note(u64 state) const {
     if (leads(Team()) && Block().rank() == 0) store_relaxed((u64)&half.head->state, state);
@@ -268,9 +274,14 @@ template <class Team> class Owned {
     }
   }
 
-  // Waits until all blocks have come to the end of epoch `epoch` (or to its post).
-  DEV void await_end(u64 epoch) const {
-    if (is_here()) await_arrivals(Team(), &half.head->arrived[epoch % 4], epoch / 4 + 1, &half.state->stop);
+  // Counts this block once more.
+  DEV void arrive_here() const {
+    note_arrival(Team(), &half.head->arrived);
+    arrivals++;
+  }
+  // Waits until all blocks have come where this one has counted itself last.
+  DEV void await_blocks() const {
+    if (is_here()) await_arrivals(Team(), &half.head->arrived, arrivals, &half.state->stop);
   }
 
   // Adds this block's part to the words of all peers, behind what the block has done. If the stream has failed, what the
@@ -278,9 +289,7 @@ template <class Team> class Owned {
   // `faults`.
   DEV void tell(const u64 *faults) const {
     block_barrier();
-    note_arrival(Team(), &half.head->arrived[made % 4]);
-    // Without peers, nothing else keeps blocks together.
-    if (!half.peers) await_end(made);
+    arrive_here();
     const u64 part = part_of_team(Team());
     if (!half.peers && faults && Block().rank() == 0) {
       const u64 found = load_relaxed((u64)faults);
@@ -322,26 +331,25 @@ template <class Team> class Owned {
     if (!gather(Team(), &half.head->closed) || !live) return;
     if (Block().rank() == 0) {
       store_relaxed((u64)&half.head->state, 0);
-      store_relaxed((u64)&half.head->met, 0);
+      store_relaxed((u64)&half.head->arrived, 0);
     }
-    for (u64 k = Block().rank(); k < 4; k += Block().size()) store_relaxed((u64)&half.head->arrived[k], 0);
     for (u64 k = Block().rank(); k < half.peers; k += Block().size()) store_relaxed(peer(k)->operand, from(k));
   }
 
   // Looks a slot up whose buffers take turns by the parity of the epoch: of the kernel's first one, it is that of `first`.
-  template <class T> DEV Found<T> found(u32 index, u64 base, u64 flip, u64 len, u64 first) const {
+  DEV FoundSlot found(u32 index, u64 base, u64 flip, u64 len, u64 first) const {
     const u64 other = base + flip;
-    return Found<T>{half.head, {first % 2 ? other : base, first % 2 ? base : other}, len, index};
+    return FoundSlot{half.head, {first % 2 ? other : base, first % 2 ? base : other}, len, index};
   }
+  DEV FoundSlot found_none(u32 index) const { return FoundSlot{half.head, {0, 0}, 0, index}; }
 
  public:
   // A barrier of the team, in the middle of an epoch or outside. All of its threads call it. What they did before is seen
   // by all of them behind it. On a stream that has failed, it returns at once.
   DEV void barrier() const {
     block_barrier();
-    if (!is_here()) return;
-    note_arrival(Team(), &half.head->met);
-    await_arrivals(Team(), &half.head->met, ++barriers, &half.state->stop);
+    if (is_here()) arrive_here();
+    await_blocks();
   }
   // Whether a wait of this half has heard, in this block, that the stream has failed. Then the kernel need not go on. All
   // threads of a block get the same answer. Blocks of a grid may get different ones, and none of them waits for another
@@ -372,16 +380,22 @@ template <class T, class Team> class Inbox : Owned<Team> {
   // How many slots there are.
   DEV u64 count() const { return this->half.count; }
   // The elements of a slot.
-  DEV u64 len_of(unsigned slot) const { return ((const Slot *)this->half.slots)[slot].len; }
-  // A slot that has been looked up, for all epochs of the kernel.
-  DEV Found<T> find(unsigned slot) const {
+  DEV u64 len_of(unsigned slot) const { return find(slot).len; }
+  // A slot that has been looked up, for all epochs of the kernel. One that does not exist has no elements, and fails the
+  // stream.
+  DEV FoundIn<T> find(unsigned slot) const {
+    if (slot >= count()) {
+      this->fault_of(NO_INBOUND, slot);
+      return FoundIn<T>{this->found_none(slot)};
+    }
     const Slot entry = ((const Slot *)this->half.slots)[slot];
     // Epoch n has brought what is read before epoch n + 1.
-    return this->template found<T>(slot, (u64)entry.base, entry.flip, entry.len, *entry.operand / GRANT_QUANTUM + 1);
+    return FoundIn<T>{this->found(slot, (u64)entry.base, entry.flip, entry.len, *entry.operand / GRANT_QUANTUM + 1)};
   }
   // What the last epoch has brought to a slot. Read it with ordinary loads, and not after the next post.
-  DEV const T *read(const Found<T> &slot) const {
-    if (!this->here || slot.of != this->half.head) this->fault(OUT_OF_TURN);
+  DEV const T *read(const FoundIn<T> &slot) const {
+    if (!this->here) this->fault(OUT_OF_TURN);
+    if (slot.of != this->half.head) this->fault_of(FOUND_ELSEWHERE, slot.index);
     return (const T *)(this->made % 2 ? slot.at[1] : slot.at[0]);
   }
   DEV const T *read(unsigned slot) const { return read(find(slot)); }
@@ -400,7 +414,7 @@ template <class T, class Team> class Exposed {
   DEV void barrier() const { inbox.barrier(); }
   // A barrier of the team that begins with its `post`: waits until all blocks have come there, and sees what they did
   // before. It is shorter than `barrier`, which begins here.
-  DEV void await_team() const { inbox.await_end(inbox.made); }
+  DEV void await_team() const { inbox.await_blocks(); }
   DEV bool failed() const { return inbox.failed(); }
   Exposed(Exposed &&) = default;
   Exposed &operator=(Exposed &&) = default;
@@ -444,17 +458,15 @@ template <class T, class Team> class Outbox : Owned<Team> {
   DEV u64 count() const { return this->half.count; }
 
   // A slot that has been looked up, for all epochs of the kernel. One that does not exist has no elements.
-  DEV Found<T> find(Out<T> to) const {
-    if (to.index >= count()) return Found<T>{this->half.head, {0, 0}, 0, to.index};
+  DEV FoundOut<T> find(Out<T> to) const {
+    if (to.index >= count()) return FoundOut<T>{this->found_none(to.index)};
     const OutHead *head = (const OutHead *)this->half.slots;
     const OutEntry entry = ((const OutEntry *)((u64)(head + 1) + this->half.peers * sizeof(OutTarget)))[to.index];
-    return this->template found<T>(to.index, entry.base, entry.flip, entry.len, *(const u64 *)entry.operand / GRANT_QUANTUM);
+    return FoundOut<T>{this->found(to.index, entry.base, entry.flip, entry.len, *(const u64 *)entry.operand / GRANT_QUANTUM)};
   }
 
   // A barrier of the team that begins with the last `complete`, which all blocks have called. See `Exposed::await_team`.
-  DEV void await_team() const {
-    if (this->made) this->await_end(this->made - 1);
-  }
+  DEV void await_team() const { this->await_blocks(); }
 
   // Gives the outbox back to the host. Every thread of the team calls this once, at the end.
   DEV void close() && { this->close_half(); }
@@ -479,13 +491,13 @@ template <class T, class Team> class Access {
   DEV u64 count() const { return outbox.count(); }
   // The elements of a slot.
   DEV u64 len_of(Out<T> to) const { return find(to).len; }
-  DEV Found<T> find(Out<T> to) const { return outbox.find(to); }
+  DEV FoundOut<T> find(Out<T> to) const { return outbox.find(to); }
 
   // A slot that has been looked up, for puts of this epoch.
-  DEV OutSlot<T> slot(const Found<T> &to) const {
+  DEV OutSlot<T> slot(const FoundOut<T> &to) const {
     if (!outbox.here) outbox.fault(OUT_OF_TURN);
-    const bool is = to.of == outbox.half.head && to.at[0];
-    if (!is) record(faults(), NO_SLOT, to.index, 0);
+    const bool ours = to.of == outbox.half.head, is = ours && to.at[0];
+    if (!is) record(faults(), ours ? (u32)NO_SLOT : (u32)FOUND_ELSEWHERE, to.index, 0);
     return OutSlot<T>{faults(), outbox.made % 2 ? to.at[1] : to.at[0], is && outbox.live && outbox.here ? to.len : 0, is ? to.len : ~0ull, to.index};
   }
   DEV OutSlot<T> slot(Out<T> to) const { return slot(find(to)); }

@@ -73,5 +73,11 @@ extern "C" __global__ void kernel(tidegate::KernelInbox<double> in, tidegate::Ke
   // NVIDIA: has no member "get_value"
   // AMD: no member named 'get_value' in 'tidegate::LastSlots<double>'
   x[0] = last.get_value(to, 0);
+#elif WRONG == 11
+  // A slot that was found in an outbox is read.
+  // NVIDIA: no instance of overloaded function
+  // AMD: no matching member function for call to 'read'
+  auto inbox = in.own(Grid());
+  x[0] = inbox.read(out.own(Grid()).find(to))[0];
 #endif
 }

@@ -19,6 +19,9 @@ tidegate::kernel! {
         /// number is in `state`, which may have a second one: the longest time between two epochs. `how` is 1 if the grid
         /// owns the halves, and 0 if its first block does, and 2 more if the kernel goes on when its stream has failed.
         fn epochs = "own_epochs"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, from: In<u64>, to: Out<u64>, x: &mut [u64], state: &mut [u64], epochs: u64, scale: u64, theirs: u64, errors: &mut [u64], how: u32);
+        /// The grid owns both halves, which may have no slots or peers. It puts to all slots, and counts what is not as
+        /// it should be, in `epochs` epochs whose numbers begin with `first`. `x` has a number for each block.
+        fn all = "own_all"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, x: &mut [u64], first: u64, epochs: u64, scale: u64, theirs: u64, errors: &mut [u64]);
         /// Does something wrong.
         fn wrongly = "own_wrongly"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, to: Out<u64>, number: u64, what: u32);
     }
@@ -191,6 +194,48 @@ fn many_epochs_of_kernels_are_right() {
     assert!(epochs >= most / 27 * 27);
 }
 
+/// Numbers go one way, so both ranks have a half without peers. Grids of many blocks own the halves.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn halves_without_peers_and_grids_of_many_blocks() {
+    for buffers in [Buffers::Single, Buffers::Double] {
+        ranks(2, |world, _| {
+            let owners = load(&world);
+            stream!(let s = world.stream().unwrap());
+            let mut window = SlotWindow::new("one way").buffers(buffers).for_kernels();
+            if world.rank() == 0 {
+                window.slot_to(1, 0);
+                window.slot_to(1, 1);
+            } else {
+                window.slot_from(0, 0, 1000);
+                window.slot_from(0, 1, 3);
+            }
+            let (mut inbox, mut outbox) = window.open(&s).unwrap();
+            let mut x = Region::zeroed(&world, 64).unwrap().on(&s).unwrap();
+            let mut errors = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
+            let (mut first, epochs, scale) = (0u64, 12u64, 1_000_003u64);
+            // A share of the quantum that divides it, and shares that do not.
+            for blocks in [1, 64, 3, 53] {
+                let kernel = owners.all.threads(blocks * 32, 32);
+                let (lent, outlet) = (inbox.lend(), outbox.lend());
+                let arguments = (
+                    lent,
+                    outlet,
+                    &mut x,
+                    first,
+                    epochs,
+                    scale,
+                    scale,
+                    &mut errors,
+                );
+                s.launch(kernel, arguments).unwrap();
+                first += epochs;
+            }
+            assert_eq!(errors.to_vec(&s).unwrap(), [0], "rank {}", world.rank());
+        });
+    }
+}
+
 /// The errors of two ranks of which the first does something wrong.
 fn wrong(what: u32, number: u64) -> [Result<()>; 2] {
     let results = ranks(2, |world, k| -> Result<()> {
@@ -221,6 +266,12 @@ fn kernels_that_break_their_contract_fail_by_name() {
         (3, 1, PutFault::NoSlot { slot: 1 }),
         (4, 0, PutFault::OutOfTurn),
         (5, 0, PutFault::NotClosed),
+        (6, 1, PutFault::NoInboundSlot { slot: 1 }),
+        (7, 0, PutFault::FoundElsewhere { slot: 0 }),
+        (8, 0, PutFault::FoundElsewhere { slot: 0 }),
+        (9, 0, PutFault::NoEpochLeft),
+        (10, 0, PutFault::OutOfTurn),
+        (11, 0, PutFault::OutOfTurn),
     ];
     for (what, number, expected) in cases {
         let [mine, others] = wrong(what, number).map(|result| result.expect_err("it is wrong"));
@@ -232,7 +283,7 @@ fn kernels_that_break_their_contract_fail_by_name() {
             panic!("{what}: {others}");
         };
         // No target takes an epoch for complete in which a put was wrong.
-        let epoch = if [2, 3].contains(&what) {
+        let epoch = if [2, 3, 8].contains(&what) {
             "epoch 0, "
         } else {
             ""

@@ -68,6 +68,17 @@ pub enum PutFault {
     /// A kernel has made more epochs than a window can have. Half of them are kept for the host:
     /// [`EpochError::LastEpoch`](super::EpochError::LastEpoch).
     NoEpochLeft,
+    /// A kernel that owned an inbox looked for a slot that does not exist.
+    NoInboundSlot {
+        /// The number.
+        slot: u32,
+    },
+    /// A kernel that owned a half of a window used a slot that it had found in another half, or that an earlier kernel
+    /// had found.
+    FoundElsewhere {
+        /// The number of the slot.
+        slot: u32,
+    },
 }
 
 /// The greatest numbers that a fault has room for.
@@ -96,6 +107,8 @@ impl PutFault {
             8 => PutFault::NotClosed,
             9 => PutFault::OutOfTurn,
             10 => PutFault::NoEpochLeft,
+            11 => PutFault::NoInboundSlot { slot },
+            12 => PutFault::FoundElsewhere { slot },
             Self::LEFT_EXPOSED => PutFault::LeftExposed,
             Self::LEFT_OPEN => PutFault::LeftOpen,
             _ => return None,
@@ -170,6 +183,14 @@ impl fmt::Display for PutFault {
             PutFault::NoEpochLeft => {
                 f.write_str("it began more epochs than kernels can have in one window")
             }
+            PutFault::NoInboundSlot { slot } => {
+                let slot = of(slot);
+                write!(f, "it named inbound slot {slot}, which does not exist")
+            }
+            PutFault::FoundElsewhere { slot } => write!(
+                f,
+                "it used a slot of the number {slot} that was found in another half of a window, or by another kernel"
+            ),
         }
     }
 }
@@ -197,6 +218,10 @@ mod tests {
         assert_eq!(PutFault::decode(8), Some(PutFault::NotClosed));
         assert_eq!(PutFault::decode(9), Some(PutFault::OutOfTurn));
         assert_eq!(PutFault::decode(10), Some(PutFault::NoEpochLeft));
+        let fault = PutFault::decode(recorded(11, 3, 0));
+        assert_eq!(fault, Some(PutFault::NoInboundSlot { slot: 3 }));
+        let fault = PutFault::decode(recorded(12, 5, 0));
+        assert_eq!(fault, Some(PutFault::FoundElsewhere { slot: 5 }));
         assert_eq!(PutFault::decode(13), None);
     }
 }

@@ -75,10 +75,9 @@ struct Head {
     closed: u32,
     /// Names the half in a fault.
     tag: RawTag,
-    /// Counts the blocks that have come to the kernel's barriers.
-    met: u64,
-    /// Count the blocks that have come to the end of an epoch, by turns.
-    arrived: [u64; 4],
+    /// Counts how often blocks have come to the end of an epoch or to a barrier, all together.
+    arrived: u64,
+    unused: [u64; 4],
 }
 
 /// A peer, as kernels of GPUs find it.
@@ -111,7 +110,7 @@ pub(super) struct RawHalf {
 // `kernels/tidegate_own.cuh` states the same.
 const _: () = {
     assert!(size_of::<Head>() == 64 && size_of::<Cell>() == 64 && size_of::<RawHalf>() == 40);
-    assert!(std::mem::offset_of!(Head, closed) == 8 && std::mem::offset_of!(Head, arrived) == 32);
+    assert!(std::mem::offset_of!(Head, closed) == 8 && std::mem::offset_of!(Head, arrived) == 24);
     assert!(std::mem::offset_of!(Head, tag) == 12 && std::mem::offset_of!(Cell, out) == 16);
     assert!(std::mem::offset_of!(Cell, tag) == 24);
 };
@@ -281,8 +280,8 @@ fn table<D: Device>(half: &Half<D>, kind: HalfKind) -> Result<D::Block> {
         state: 0,
         closed: 0,
         tag: tag(named, Awaited::Kernel).into(),
-        met: 0,
-        arrived: [0; 4],
+        arrived: 0,
+        unused: [0; 4],
     };
     let cell = |peer: &super::Peer| {
         let Link::Mapped { word: out, .. } = peer.link else {

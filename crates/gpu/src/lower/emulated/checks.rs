@@ -7,8 +7,8 @@ use tidegate_hal::memory::Ptr;
 
 use super::super::FAULT_COUNT;
 use super::launched::{Home, Launched};
-use super::machine::{Do, Machine};
-use super::memory::{Arena, value};
+use super::machine::{Do, Event, Machine};
+use super::memory::{Arena, change, value};
 use super::steps::{WINDOW, add, linear, wait};
 use crate::lower::random::Rng;
 
@@ -23,6 +23,8 @@ fn tag(peer: usize) -> Tag {
 /// A lane with checks in front of a move and an add. Or the lane of a target that a kernel has completed.
 struct Lane {
     by_kernel: bool,
+    /// A word that the lane waits for, and that comes later.
+    late: Option<Ptr>,
     steps: Vec<Step>,
     /// The first number that does not pass.
     wrong: Option<u64>,
@@ -33,7 +35,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Its adds add nothing.
+    /// Its adds add nothing. As a rule the word that it waits for has come, but not always.
     fn by_kernel(number: usize, arena: &mut Arena, bell: Ptr, rng: &mut Rng) -> Self {
         let counts = [0; 2].map(|_| {
             if rng.once_in(6) {
@@ -56,7 +58,9 @@ impl Lane {
             Step::Add(Add { value: 0, ..add })
         };
         let places = counts.map(|count| arena.word(count));
-        let (word, operand, out) = (arena.word(QUANTUM), arena.word(0), arena.word(0));
+        let is_late = rng.once_in(4);
+        let word = arena.word(if is_late { 0 } else { QUANTUM });
+        let (operand, out) = (arena.word(0), arena.word(0));
         let mut steps = vec![
             check(places[0]),
             wait(word, operand, QUANTUM, 9),
@@ -65,6 +69,7 @@ impl Lane {
         steps.extend([arena.word(0), out].map(nothing));
         Lane {
             by_kernel: true,
+            late: is_late.then_some(word),
             steps,
             wrong: counts.into_iter().find(|count| *count != 0),
             src: operand,
@@ -113,6 +118,7 @@ impl Lane {
         steps.push(add(out, bell));
         Lane {
             by_kernel: false,
+            late: None,
             steps,
             wrong,
             src,
@@ -148,7 +154,14 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         let first = launched(lanes.iter().map(|lane| lane.steps.clone()).collect());
         let second = launched(vec![vec![add(later, bell)]]);
         let all = vec![Do::Launch(&first), Do::Launch(&second)];
-        machine.run(seed, &[(all, 1)], &[], &mut |_| {})?;
+        let comes = vec![Do::Delay(rng.of(&[1, 100, 3000])), Do::Call(0)];
+        machine.run(seed, &[(all, 1), (comes, 1)], &[], &mut |event| {
+            if let Event::Called { .. } = event {
+                for word in lanes.iter().filter_map(|lane| lane.late) {
+                    change(word, |value| value + QUANTUM);
+                }
+            }
+        })?;
         let fails = lanes.iter().any(|lane| lane.wrong.is_some());
         let said = |what: &str| Err(format!("seed {seed}: {what}"));
         if home.failed() != fails || value(later) != if fails { POISON } else { QUANTUM } {
