@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use scene::{
-    Alarm, Gate, HostMemory, How, Inbox, LEN, LIMIT, LONG, Learns, Outbox, Queue, World, access,
-    alone, filled, first, open, poll_once_and_lose, scene, scribble,
+    Alarm, HostMemory, How, Inbox, LEN, LIMIT, LONG, Learns, Outbox, Queue, World, access, alone,
+    filled, first, noticed, open, poll_once_and_lose, ranks, scene, scribble, unnoticed,
 };
 use tidegate_core::stream;
 use tidegate_core::window::{AtomicWindow, LastSlots, Op, OutSlots, SlotWindow, Slots, exchange};
@@ -105,23 +105,19 @@ fn streams() {
 
 #[test]
 fn worlds() {
-    for how in [How::Forgotten, How::Dropped] {
-        let gate = Gate::default();
-        let results = World::local(2, |world: World| -> Result<()> {
-            if world.rank() == 1 {
-                return Ok(());
-            }
-            stream!(let s = world.stream()?);
-            gate.hold_up(&s)?;
-            let mut memory = filled(&s, 1)?;
-            how.lose(world);
-            s.launch(scribble, &mut memory)?;
-            gate.open();
-            assert_eq!(memory.into_host(&s)?[..], [2; LEN]);
-            Ok(())
-        });
-        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
-    }
+    unnoticed(2, |how, world, gate| {
+        if world.rank() == 1 {
+            return Ok(());
+        }
+        stream!(let s = world.stream()?);
+        gate.hold_up(&s)?;
+        let mut memory = filled(&s, 1)?;
+        how.lose(world);
+        s.launch(scribble, &mut memory)?;
+        gate.open();
+        assert_eq!(memory.into_host(&s)?[..], [2; LEN]);
+        Ok(())
+    });
 }
 
 #[test]
@@ -350,39 +346,35 @@ fn a_stream_with_everything_on_it() {
 /// The two ranks work in different buffers of the slots; the target reads while the origin is one step ahead.
 #[test]
 fn slots_in_two_buffers() {
-    for how in [How::Forgotten, How::Dropped] {
-        let gate = Gate::default();
-        let results = World::local(2, |world: World| -> Result<()> {
-            let other = 1 - world.rank();
-            stream!(let s = world.stream()?);
-            let mut window = SlotWindow::<u64>::new("slots").fail_after(LONG);
-            let from = window.slot_from(other, 0, LEN);
-            let to = window.slot_to(other, 0);
-            let (mut inbox, mut outbox) = window.open(&s)?;
-            let mut src = filled(&s, 1)?;
-            if world.rank() == 0 {
-                gate.hold_up(&s)?;
-            }
-            for epoch in 1..4u64 {
-                let exposed = inbox.post(&s)?;
-                let mut access = outbox.start();
-                access.put(&src, to)?;
-                outbox = access.complete(&s)?;
-                s.launch(scribble, &mut src)?;
-                inbox = exposed.wait(&s)?;
-                let look = move |slots: Slots<'_, u64>| assert_eq!(slots.slot(from), [epoch; LEN]);
-                s.launch(look, inbox.view())?;
-            }
-            if world.rank() == 0 {
-                how.lose((inbox, outbox, src));
-                gate.open();
-                return Ok(());
-            }
-            assert_eq!(inbox.read(&s)?.slot(from), [3; LEN]);
-            Ok(())
-        });
-        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
-    }
+    unnoticed(2, |how, world, gate| {
+        let other = 1 - world.rank();
+        stream!(let s = world.stream()?);
+        let mut window = SlotWindow::<u64>::new("slots").fail_after(LONG);
+        let from = window.slot_from(other, 0, LEN);
+        let to = window.slot_to(other, 0);
+        let (mut inbox, mut outbox) = window.open(&s)?;
+        let mut src = filled(&s, 1)?;
+        if world.rank() == 0 {
+            gate.hold_up(&s)?;
+        }
+        for epoch in 1..4u64 {
+            let exposed = inbox.post(&s)?;
+            let mut access = outbox.start();
+            access.put(&src, to)?;
+            outbox = access.complete(&s)?;
+            s.launch(scribble, &mut src)?;
+            inbox = exposed.wait(&s)?;
+            let look = move |slots: Slots<'_, u64>| assert_eq!(slots.slot(from), [epoch; LEN]);
+            s.launch(look, inbox.view())?;
+        }
+        if world.rank() == 0 {
+            how.lose((inbox, outbox, src));
+            gate.open();
+            return Ok(());
+        }
+        assert_eq!(inbox.read(&s)?.slot(from), [3; LEN]);
+        Ok(())
+    });
 }
 
 /// Kernels put straight into the peer's memory. Rank 0 loses the epoch before its kernels run, and its peer learns of
@@ -390,8 +382,7 @@ fn slots_in_two_buffers() {
 #[test]
 fn an_epoch_that_kernels_fill() {
     for how in [How::Forgotten, How::Dropped] {
-        let gate = Gate::default();
-        let results = World::local(2, |world: World| -> Result<()> {
+        let results = ranks(2, |world, gate| {
             let other = 1 - world.rank();
             stream!(let s = world.stream()?);
             let mut window = SlotWindow::<u64>::new("filled").fail_after(LIMIT);
@@ -436,13 +427,7 @@ fn an_epoch_that_kernels_fill() {
             how.lose(exposed);
             Ok(())
         });
-        let mut results = results.into_iter();
-        results.next().unwrap().unwrap();
-        let error = results
-            .next()
-            .unwrap()
-            .expect_err("rank 0 has lost its epoch");
-        let said = error.to_string();
+        let said = noticed(results);
         let expected = match how {
             How::Forgotten => "limit",
             How::Dropped => "rank 0 dropped an `Opened` before its complete",
@@ -453,73 +438,61 @@ fn an_epoch_that_kernels_fill() {
 
 #[test]
 fn atomics_and_their_results() {
-    for how in [How::Forgotten, How::Dropped] {
-        let gate = Gate::default();
-        let results = World::local(2, |world: World| -> Result<()> {
-            let other = 1 - world.rank();
-            stream!(let s = world.stream()?);
-            let mut window = AtomicWindow::<u64>::new("sums", LEN).fail_after(LONG);
-            let there = window.target(other);
-            let here = window.target(world.rank());
-            let (inbox, outbox) = window.open(&s)?;
-            gate.hold_up(&s)?;
-            let (ones, mut old) = (filled(&s, 1)?, filled(&s, 0)?);
-            let exposed = inbox.post(&s)?;
-            let mut epoch = outbox.start();
-            epoch.accumulate(&ones, there, Op::Sum)?;
-            epoch.fetch_and_op(&ones, &mut old, here, Op::Sum)?;
-            let outbox = epoch.complete(&s)?;
-            how.lose((ones, old));
-            let mut inbox = exposed.wait(&s)?;
-            how.lose(outbox);
-            gate.open();
-            assert_eq!(inbox.host_mut(&s)?, [2; LEN]);
-            how.lose(inbox);
-            Ok(())
-        });
-        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
-    }
+    unnoticed(2, |how, world, gate| {
+        let other = 1 - world.rank();
+        stream!(let s = world.stream()?);
+        let mut window = AtomicWindow::<u64>::new("sums", LEN).fail_after(LONG);
+        let there = window.target(other);
+        let here = window.target(world.rank());
+        let (inbox, outbox) = window.open(&s)?;
+        gate.hold_up(&s)?;
+        let (ones, mut old) = (filled(&s, 1)?, filled(&s, 0)?);
+        let exposed = inbox.post(&s)?;
+        let mut epoch = outbox.start();
+        epoch.accumulate(&ones, there, Op::Sum)?;
+        epoch.fetch_and_op(&ones, &mut old, here, Op::Sum)?;
+        let outbox = epoch.complete(&s)?;
+        how.lose((ones, old));
+        let mut inbox = exposed.wait(&s)?;
+        how.lose(outbox);
+        gate.open();
+        assert_eq!(inbox.host_mut(&s)?, [2; LEN]);
+        how.lose(inbox);
+        Ok(())
+    });
 }
 
 #[test]
 fn barriers() {
-    for how in [How::Forgotten, How::Dropped] {
-        let gate = Gate::default();
-        let results = World::local(3, |world: World| -> Result<()> {
-            stream!(let s = world.stream()?);
-            let mut barrier = Barrier::<Host>::open(&s, "all here")?;
-            gate.hold_up(&s)?;
-            barrier.enqueue(&s)?;
-            barrier.enqueue(&s)?;
-            how.lose(barrier);
-            gate.open();
-            s.synchronize()
-        });
-        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
-    }
+    unnoticed(3, |how, world, gate| {
+        stream!(let s = world.stream()?);
+        let mut barrier = Barrier::<Host>::open(&s, "all here")?;
+        gate.hold_up(&s)?;
+        barrier.enqueue(&s)?;
+        barrier.enqueue(&s)?;
+        how.lose(barrier);
+        gate.open();
+        s.synchronize()
+    });
 }
 
 #[test]
 fn all_reduces() {
-    for how in [How::Forgotten, How::Dropped] {
-        let gate = Gate::default();
-        let results = World::local(3, |world: World| -> Result<()> {
-            stream!(let s = world.stream()?);
-            let mut reduce = AllReduce::<u64, Host>::open(&s, "all here", LEN)?;
-            let (mut kept, mut lost) = (filled(&s, 1)?, filled(&s, 1)?);
-            gate.hold_up(&s)?;
-            reduce.sum(&s, &mut kept)?;
-            reduce.sum(&s, &mut lost)?;
-            reduce.sum(&s, &mut kept)?;
-            how.lose(lost);
-            how.lose(reduce);
-            gate.open();
-            let kept: HostMemory = kept.into_host(&s)?;
-            assert_eq!(kept[..], [9; LEN]);
-            Ok(())
-        });
-        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
-    }
+    unnoticed(3, |how, world, gate| {
+        stream!(let s = world.stream()?);
+        let mut reduce = AllReduce::<u64, Host>::open(&s, "all here", LEN)?;
+        let (mut kept, mut lost) = (filled(&s, 1)?, filled(&s, 1)?);
+        gate.hold_up(&s)?;
+        reduce.sum(&s, &mut kept)?;
+        reduce.sum(&s, &mut lost)?;
+        reduce.sum(&s, &mut kept)?;
+        how.lose(lost);
+        how.lose(reduce);
+        gate.open();
+        let kept: HostMemory = kept.into_host(&s)?;
+        assert_eq!(kept[..], [9; LEN]);
+        Ok(())
+    });
 }
 
 /// A rank's thread panics with everything open. Its peer is told, and its own threads end.

@@ -1,9 +1,9 @@
 //! Losing halves that a kernel owns, and the tokens that it has.
 
+use tidegate_core::stream;
 use tidegate_core::window::{KernelInbox, KernelOutbox, SlotWindow};
-use tidegate_core::{Result, stream};
 
-use crate::scene::{Gate, How, LEN, LIMIT, World, filled, scribble};
+use crate::scene::{How, LEN, LIMIT, filled, noticed, ranks, scribble};
 
 /// A kernel owns both halves. Rank 0 loses all that it has before the kernels run. With `open`, its last kernel loses
 /// tokens in the middle of their epochs.
@@ -13,8 +13,8 @@ fn halves_that_a_kernel_owns() {
         .map(|how| [(how, false), (how, true)])
         .as_flattened()
     {
-        let (how, open, gate) = (*how, *open, Gate::default());
-        let results = World::local(2, |world: World| -> Result<()> {
+        let (how, open) = (*how, *open);
+        let results = ranks(2, |world, gate| {
             let other = 1 - world.rank();
             stream!(let s = world.stream()?);
             let mut window = SlotWindow::<u64>::new("lent").fail_after(LIMIT);
@@ -64,13 +64,7 @@ fn halves_that_a_kernel_owns() {
             assert_eq!(s.synchronize().is_err(), open);
             Ok(())
         });
-        let mut results = results.into_iter();
-        results.next().unwrap().unwrap();
-        let error = results
-            .next()
-            .unwrap()
-            .expect_err("rank 0 makes five epochs");
-        let said = error.to_string();
+        let said = noticed(results);
         let expected = match open {
             true => &[
                 "it ended while an inbox that it owned was exposed",

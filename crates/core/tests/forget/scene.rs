@@ -178,6 +178,30 @@ where
     }
 }
 
+/// Runs `lose` on so many ranks that have a gate in common.
+pub(crate) fn ranks(
+    count: usize,
+    lose: impl Fn(World, &Gate) -> Result<()> + Sync,
+) -> Vec<Result<()>> {
+    let gate = Gate::default();
+    World::local(count, |world| lose(world, &gate))
+}
+
+/// Runs `lose` on so many ranks, in both ways. No rank learns of the loss.
+pub(crate) fn unnoticed(count: usize, lose: impl Fn(How, World, &Gate) -> Result<()> + Sync) {
+    for how in [How::Forgotten, How::Dropped] {
+        let results = ranks(count, |world, gate| lose(how, world, gate));
+        results.into_iter().collect::<Result<Vec<_>>>().unwrap();
+    }
+}
+
+/// The error by which rank 1 learns of the loss. Rank 0 has none.
+pub(crate) fn noticed(results: Vec<Result<()>>) -> String {
+    let [loss, error] = results.try_into().expect("two ranks");
+    loss.expect("the loss itself");
+    error.expect_err("it goes on").to_string()
+}
+
 /// Runs `lose` on one rank, in both ways.
 pub(crate) fn alone(lose: impl Fn(How, &World, &Gate) -> Result<()> + Sync) {
     for how in [How::Forgotten, How::Dropped] {
