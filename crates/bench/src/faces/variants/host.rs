@@ -186,10 +186,6 @@ impl<D: FacesDevice> Exchange for HostSynchronised<'_, '_, '_, '_, D> {
         synchronize(self.kernels, self.side)
     }
 
-    fn launches(&self) -> u64 {
-        self.kit.launches()
-    }
-
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {
         let mut lent = self.lent()?;
         let both = (lent.block, lent.inside);

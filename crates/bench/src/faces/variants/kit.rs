@@ -85,11 +85,6 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         self.launches.set(self.launches.get() + count);
     }
 
-    /// How many kernels, batches and graphs were enqueued.
-    pub(super) fn launches(&self) -> u64 {
-        self.launches.get()
-    }
-
     /// Throttles as an application does: before it enqueues more operations than there are trigger slots, it waits until
     /// its earlier ones are over. All are enqueued on one stream.
     pub(super) fn make_room(&self, stream: &Stream<'_, D>, needed: usize) -> Result<()> {
@@ -144,7 +139,8 @@ impl<'a, D: FacesDevice> Kit<'a, D> {
         let setup = self.setup;
         match goal {
             Goal::Measure { sample, step } => {
-                *sample = schedule::measure(setup.params.counts, setup.verifier, exchange, step)?;
+                let (counts, launches) = (setup.params.counts, || self.launches.get());
+                *sample = schedule::measure(counts, setup.verifier, exchange, launches, step)?;
             }
             Goal::Record { variant, spans } => {
                 let timeline = self

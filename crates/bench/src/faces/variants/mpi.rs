@@ -352,10 +352,6 @@ impl Exchange for OnStream<'_, '_, '_> {
         synchronize(self.stream, self.side)
     }
 
-    fn launches(&self) -> u64 {
-        self.kit.launches()
-    }
-
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {
         let lent = self.lent.take().ok_or_else(lost)?;
         self.lent = Some(block::inspect(
@@ -417,10 +413,6 @@ impl Exchange for Direct<'_> {
 
     fn finish(&mut self) -> Result<()> {
         Ok(())
-    }
-
-    fn launches(&self) -> u64 {
-        self.kit.launches()
     }
 
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {

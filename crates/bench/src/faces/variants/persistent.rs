@@ -98,10 +98,6 @@ impl<D: FacesDevice> Exchange for Persistent<'_, '_, '_, D> {
         synchronize(self.stream, self.side)
     }
 
-    fn launches(&self) -> u64 {
-        self.kit.launches()
-    }
-
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {
         let lent = self.lent.take().ok_or_else(lost)?;
         let block = (lent.block, lent.inside);

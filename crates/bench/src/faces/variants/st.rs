@@ -326,10 +326,6 @@ impl<D: FacesDevice> Exchange for St<'_, '_, '_, D> {
         synchronize(self.stream, self.side.as_deref())
     }
 
-    fn launches(&self) -> u64 {
-        self.kit.launches()
-    }
-
     fn inspect(&mut self, check: &mut dyn FnMut(&[f64])) -> Result<()> {
         let ((block, packed, inbox, outbox), inside) = self.lent()?;
         let side = self.side.as_deref();
