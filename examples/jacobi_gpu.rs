@@ -10,27 +10,19 @@
 
 #[path = "halo2d/block.rs"]
 mod block;
+#[path = "halo2d/side.rs"]
+mod side;
 
 use std::time::Instant;
 
 use block::{Block, N, TOLERANCE};
+use side::Side;
 #[cfg(feature = "cuda")]
 use tidegate::cuda::prelude::*;
 #[cfg(not(feature = "cuda"))]
 use tidegate::hip::prelude::*;
 
 const CODE: Code = code!("../kernels/examples", gfx90a, gfx942, gfx950, gfx1100);
-
-/// A side of the block, in the form that the kernels read: the first of the outermost unknowns, the first ghost beyond
-/// them, the number of each, and the distance from each to the next.
-#[derive(Clone, Copy, Element)]
-#[repr(C)]
-struct Side {
-    edge: u64,
-    ghosts: u64,
-    count: u64,
-    stride: u64,
-}
 
 tidegate::kernel! {
     /// Kernels that put.
@@ -142,19 +134,12 @@ fn run() -> Result<()> {
         window.slot_to(side.neighbour, side.key);
     }
     let (inbox, outbox) = window.open(&s)?;
-    let sides = block.sides.iter().map(|side| Side {
-        edge: side.edge as u64,
-        ghosts: side.ghosts as u64,
-        count: side.count as u64,
-        stride: side.stride as u64,
-    });
-    let sides: Vec<_> = sides.collect();
     let start = block.start();
     let [u, v] = [(); 2].map(|()| Region::from_slice(&world, &start));
     let mut j = Jacobi {
         u: u?.on(&s)?,
         v: v?.on(&s)?,
-        sides: Region::from_slice(&world, &sides)?.on(&s)?,
+        sides: Region::from_slice(&world, &Side::all(block))?.on(&s)?,
         inbox,
         outbox,
     };

@@ -9,10 +9,13 @@
 
 #[path = "halo2d/block.rs"]
 mod block;
+#[path = "halo2d/side.rs"]
+mod side;
 
 use std::time::Instant;
 
 use block::{Block, N, TOLERANCE};
+use side::Side;
 #[cfg(feature = "cuda")]
 use tidegate::cuda::prelude::*;
 #[cfg(not(feature = "cuda"))]
@@ -22,16 +25,6 @@ const CODE: Code = code!("../kernels/examples", gfx90a, gfx942, gfx950, gfx1100)
 
 /// Sweeps after which the kernel gives up.
 const MOST: u32 = 100_000;
-
-/// A side of the block, as in `jacobi_gpu`.
-#[derive(Clone, Copy, Element)]
-#[repr(C)]
-struct Side {
-    edge: u64,
-    ghosts: u64,
-    count: u64,
-    stride: u64,
-}
 
 tidegate::kernel! {
     /// Sweeps until no rank's error is too large.
@@ -80,20 +73,13 @@ fn run() -> Result<()> {
     }
     let (mut errors_in, mut errors_out) = errors.open(&s)?;
 
-    let sides = block.sides.iter().map(|side| Side {
-        edge: side.edge as u64,
-        ghosts: side.ghosts as u64,
-        count: side.count as u64,
-        stride: side.stride as u64,
-    });
-    let sides: Vec<_> = sides.collect();
     let start = block.start();
     let cells = (0..block.height + 2).flat_map(|y| (0..block.width + 2).map(move |x| (x, y)));
     let answer: Vec<_> = cells.map(|(x, y)| block.exact(x, y)).collect();
     let mut u = Region::from_slice(&world, &start)?.on(&s)?;
     let mut v = Region::from_slice(&world, &start)?.on(&s)?;
     let answer = Region::from_slice(&world, &answer)?.on(&s)?;
-    let sides = Region::from_slice(&world, &sides)?.on(&s)?;
+    let sides = Region::from_slice(&world, &Side::all(&block))?.on(&s)?;
     let mut result = Region::<f64>::zeroed(&world, 2)?.on(&s)?;
 
     let unknowns = block.width * block.height;
