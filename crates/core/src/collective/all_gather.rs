@@ -4,7 +4,6 @@ use tidegate_hal::device::Device;
 
 use super::algorithms::Counts;
 use super::choice::Choice;
-use super::executor::Buffers;
 use super::handle::{collective, once};
 use crate::element::Element;
 use crate::error::Result;
@@ -98,13 +97,9 @@ impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
         let blocks = self.0.blocks();
-        self.0.check(&x.body, blocks.count(self.0.rank()))?;
-        self.0.check(&y.body, blocks.all())?;
-        let buffers = Buffers {
-            input: Some(&x.body),
-            output: Some(&y.body),
-        };
-        self.0.run(stream, &buffers, None)
+        let (own, all) = (blocks.count(self.0.rank()), blocks.all());
+        let (x, y) = ((&x.body, own), (&y.body, all));
+        self.0.run(stream, Some(x), Some(y), None)
     }
 
     /// Like [`AllGather::enqueue`], where this rank's block is in its place in `y` already.
@@ -132,13 +127,8 @@ impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
         stream: &Stream<'s, D>,
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
-        let blocks = self.0.blocks();
-        self.0.check(&y.body, blocks.all())?;
-        let buffers = Buffers {
-            input: None,
-            output: Some(&y.body),
-        };
-        self.0.run(stream, &buffers, None)
+        let y = (&y.body, self.0.blocks().all());
+        self.0.run(stream, None, Some(y), None)
     }
 
     /// Opens an all-gather, enqueues one call, and drops the all-gather. A program that calls more than once saves time

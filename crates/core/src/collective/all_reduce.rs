@@ -3,7 +3,6 @@
 use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 
-use super::executor::Buffers;
 use super::handle::{collective, once, reduction};
 use crate::element::Reducible;
 use crate::error::Result;
@@ -199,12 +198,8 @@ impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
         op: Op,
     ) -> Result<()> {
         let reduction = reduction(&self.0, op)?;
-        self.0.check(&x.body, self.elements())?;
-        let buffers = Buffers {
-            input: None,
-            output: Some(&x.body),
-        };
-        self.0.run(stream, &buffers, Some(reduction))
+        let x = (&x.body, self.elements());
+        self.0.run(stream, None, Some(x), Some(reduction))
     }
 
     /// Like [`AllReduce::reduce`], but `y` gets the result, and `x` is not changed.
@@ -235,13 +230,8 @@ impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
         op: Op,
     ) -> Result<()> {
         let reduction = reduction(&self.0, op)?;
-        self.0.check(&x.body, self.elements())?;
-        self.0.check(&y.body, self.elements())?;
-        let buffers = Buffers {
-            input: Some(&x.body),
-            output: Some(&y.body),
-        };
-        self.0.run(stream, &buffers, Some(reduction))
+        let [x, y] = [&x.body, &y.body].map(|body| (body, self.elements()));
+        self.0.run(stream, Some(x), Some(y), Some(reduction))
     }
 
     /// Opens an all-reduce, enqueues one call, and drops it. A program that calls more than once saves time with [`AllReduce::open`].

@@ -4,7 +4,6 @@ use tidegate_hal::device::Device;
 
 use super::algorithms::Counts;
 use super::choice::Choice;
-use super::executor::Buffers;
 use super::handle::{collective, once};
 use crate::element::Element;
 use crate::error::Result;
@@ -104,13 +103,9 @@ impl<'s, T: Element, D: Device> AllToAll<'s, T, D> {
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
-        self.0.check(&x.body, self.0.blocks().all())?;
-        self.0.check(&y.body, self.0.received().all())?;
-        let buffers = Buffers {
-            input: Some(&x.body),
-            output: Some(&y.body),
-        };
-        self.0.run(stream, &buffers, None)
+        let x = (&x.body, self.0.blocks().all());
+        let y = (&y.body, self.0.received().all());
+        self.0.run(stream, Some(x), Some(y), None)
     }
 
     /// Opens an all-to-all, enqueues one call, and drops it. A program that calls more than once saves time with

@@ -2,7 +2,6 @@
 
 use tidegate_hal::device::Device;
 
-use super::executor::Buffers;
 use super::handle::{collective, once};
 use crate::element::Element;
 use crate::error::Result;
@@ -59,12 +58,8 @@ impl<'s, T: Element, D: Device> Broadcast<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn enqueue(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
-        self.0.check(&x.body, self.0.vector())?;
-        let buffers = Buffers {
-            input: None,
-            output: Some(&x.body),
-        };
-        self.0.run(stream, &buffers, None)
+        let x = (&x.body, self.0.vector());
+        self.0.run(stream, None, Some(x), None)
     }
 
     /// Opens a broadcast, enqueues one call, and drops the broadcast. A program that calls more than once saves time with

@@ -9,7 +9,7 @@ use tidegate_hal::ids::WindowId;
 
 use super::algorithms::{Counts, What};
 use super::choice::Choice;
-use super::executor::{Buffers, Executor};
+use super::executor::Executor;
 use super::handle::once;
 use crate::carry::{Carry, Visitor};
 use crate::element::Element;
@@ -158,16 +158,13 @@ impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
     ) -> Result<()> {
         let ranks = self.executor.ranks();
         let all = ranks * self.most * self.width;
-        self.executor.check(&x.body, all)?;
-        self.executor.check(&y.body, all)?;
-        self.executor.check(&counts.body, ranks)?;
-        self.executor.check(&received.body, ranks)?;
-        let buffers = Buffers {
-            input: Some(&x.body),
-            output: Some(&y.body),
-        };
-        self.executor
-            .run_counted(stream, &buffers, &counts.body, &received.body)
+        let buffers = [
+            (&x.body, all),
+            (&y.body, all),
+            (&counts.body, ranks),
+            (&received.body, ranks),
+        ];
+        self.executor.run_counted(stream, buffers)
     }
 
     /// Opens a counted all-to-all of rows of `width` elements, enqueues one call, and drops it. A program that calls

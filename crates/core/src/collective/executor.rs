@@ -61,34 +61,33 @@ pub(crate) struct Reduction {
     pub(crate) parts: usize,
 }
 
-/// The buffers of a call.
-pub(crate) struct Buffers<'b, D: Device> {
-    /// `None` if the call is in place.
-    pub(crate) input: Option<&'b RegionBody<D>>,
-    /// `None` if this rank gets nothing.
-    pub(crate) output: Option<&'b RegionBody<D>>,
-}
+/// A region of a call, and how many elements it must have.
+pub(crate) type Needed<'b, D> = (&'b RegionBody<D>, usize);
 
-/// The regions of a call: its buffers, the numbers of rows that are sent, and those that are received.
+/// The regions of a call.
 struct Bodies<'b, D: Device> {
-    buffers: &'b Buffers<'b, D>,
+    /// `None` if the call is in place.
+    input: Option<&'b RegionBody<D>>,
+    /// `None` if this rank gets nothing.
+    output: Option<&'b RegionBody<D>>,
+    /// The numbers of rows that are sent, if the call has them.
     counts: Option<&'b RegionBody<D>>,
+    /// The numbers of rows that are received.
     received: Option<&'b RegionBody<D>>,
 }
 
 impl<'b, D: Device> Bodies<'b, D> {
     /// What is read alone.
     fn read(&self) -> impl Iterator<Item = &'b RegionBody<D>> {
-        self.buffers.input.into_iter().chain(self.counts)
+        self.input.into_iter().chain(self.counts)
     }
 
     fn written(&self) -> impl Iterator<Item = &'b RegionBody<D>> {
-        self.buffers.output.into_iter().chain(self.received)
+        self.output.into_iter().chain(self.received)
     }
 
     fn all(&self) -> [Option<&'b RegionBody<D>>; 4] {
-        let Buffers { input, output } = *self.buffers;
-        [input, output, self.counts, self.received]
+        [self.input, self.output, self.counts, self.received]
     }
 }
 
@@ -264,25 +263,28 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
     }
 
     /// Refuses a region that does not have so many elements.
-    pub(crate) fn check(&self, region: &RegionBody<D>, len: usize) -> Result<()> {
+    fn checked<'b>(&self, (region, len): Needed<'b, D>) -> Result<&'b RegionBody<D>> {
         if region.len() == len {
-            return Ok(());
+            return Ok(region);
         }
         let window = self.inbox.named();
         let (src, dst) = (region.len(), len);
         Err(Error::Epoch(EpochError::CountMismatch { window, src, dst }))
     }
 
-    /// Enqueues a call. The lengths of the buffers have been checked.
+    /// Enqueues a call. It has no `input` if it is in place, and no `output` if this rank gets nothing.
     #[track_caller]
     pub(crate) fn run(
         &mut self,
         stream: &Stream<'s, D>,
-        buffers: &Buffers<'_, D>,
+        input: Option<Needed<'_, D>>,
+        output: Option<Needed<'_, D>>,
         reduction: Option<Reduction>,
     ) -> Result<()> {
+        let checked = |region: Option<_>| region.map(|region| self.checked(region)).transpose();
         let bodies = Bodies {
-            buffers,
+            input: checked(input)?,
+            output: checked(output)?,
             counts: None,
             received: None,
         };
@@ -294,14 +296,13 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
     pub(crate) fn run_counted(
         &mut self,
         stream: &Stream<'s, D>,
-        buffers: &Buffers<'_, D>,
-        counts: &RegionBody<D>,
-        received: &RegionBody<D>,
+        [input, output, counts, received]: [Needed<'_, D>; 4],
     ) -> Result<()> {
         let bodies = Bodies {
-            buffers,
-            counts: Some(counts),
-            received: Some(received),
+            input: Some(self.checked(input)?),
+            output: Some(self.checked(output)?),
+            counts: Some(self.checked(counts)?),
+            received: Some(self.checked(received)?),
         };
         self.enqueue(stream, &bodies, None, Location::caller())
     }
@@ -389,13 +390,13 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         if let Some(kept) = self.kept.iter().position(|kept| is(&kept)) {
             return Ok(kept);
         }
-        let in_place = bodies.buffers.input.is_none();
+        let in_place = bodies.input.is_none();
         let schedule = schedule(&self.job, &self.choice, &self.what, in_place);
         let plans = schedule.stages.iter().map(|stage| {
             let body = |spot: Spot| {
                 let region = match spot.buffer {
-                    Buffer::Input => bodies.buffers.input,
-                    Buffer::Output => bodies.buffers.output,
+                    Buffer::Input => bodies.input,
+                    Buffer::Output => bodies.output,
                     Buffer::Scratch => Some(&self.scratch.body),
                     Buffer::Counts => bodies.counts,
                     Buffer::Received => bodies.received,
@@ -441,9 +442,10 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         });
         let plans: Vec<_> = plans.collect();
         let most = stream.raw().most_lanes();
-        // SAFETY: the buffers have the lengths that the schedule was made for, which the callers have checked. They belong
-        // to this stream, as the types of the public calls say. The slots have the lengths of the schedule. The tests of
-        // the algorithms check that lanes of a stage are independent. Reductions come with the scalar of their elements.
+        // SAFETY: the buffers have the lengths that the schedule was made for: the public calls say which, and `checked`
+        // has refused others. They belong to this stream, as the types of these calls say. The slots have the lengths of
+        // the schedule. The tests of the algorithms check that lanes of a stage are independent. Reductions come with the
+        // scalar of their elements.
         let rounds = unsafe { Round::all(&self.inbox, &self.outbox, &plans, most) }?;
         // What the device refuses is refused here, before the other ranks can hear of this call.
         for batch in rounds.iter().flat_map(Round::batches) {

@@ -4,7 +4,6 @@ use tidegate_hal::device::Device;
 
 use super::algorithms::Counts;
 use super::choice::Choice;
-use super::executor::Buffers;
 use super::handle::{collective, once};
 use crate::element::Element;
 use crate::error::Result;
@@ -112,16 +111,9 @@ impl<'s, T: Element, D: Device> Gather<'s, T, D> {
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
         let blocks = self.0.blocks();
-        self.0.check(&x.body, blocks.count(self.0.rank()))?;
-        let is_root = self.0.is_root();
-        if is_root {
-            self.0.check(&y.body, blocks.all())?;
-        }
-        let buffers = Buffers {
-            input: Some(&x.body),
-            output: is_root.then_some(&y.body),
-        };
-        self.0.run(stream, &buffers, None)
+        let x = (&x.body, blocks.count(self.0.rank()));
+        let y = self.0.is_root().then(|| (&y.body, blocks.all()));
+        self.0.run(stream, Some(x), y, None)
     }
 
     /// Opens a gather, enqueues one call, and drops it. A program that calls more than once saves time with [`Gather::open`].

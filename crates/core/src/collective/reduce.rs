@@ -3,7 +3,6 @@
 use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 
-use super::executor::Buffers;
 use super::handle::{collective, once, reduction};
 use crate::element::Reducible;
 use crate::error::Result;
@@ -94,12 +93,8 @@ impl<'s, T: Reducible, D: Device> Reduce<'s, T, D> {
         op: Op,
     ) -> Result<()> {
         let reduction = reduction(&self.0, op)?;
-        self.0.check(&x.body, self.0.vector())?;
-        let buffers = Buffers {
-            input: None,
-            output: Some(&x.body),
-        };
-        self.0.run(stream, &buffers, Some(reduction))
+        let x = (&x.body, self.0.vector());
+        self.0.run(stream, None, Some(x), Some(reduction))
     }
 
     /// Opens a reduce, enqueues one call, and drops it. A program that calls more than once saves time with [`Reduce::open`].

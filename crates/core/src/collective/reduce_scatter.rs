@@ -3,7 +3,6 @@
 use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 
-use super::executor::Buffers;
 use super::handle::{collective, once, reduction};
 use crate::element::Reducible;
 use crate::error::Result;
@@ -102,13 +101,8 @@ impl<'s, T: Reducible, D: Device> ReduceScatter<'s, T, D> {
     ) -> Result<()> {
         let reduction = reduction(&self.0, op)?;
         let len = self.0.vector();
-        self.0.check(&x.body, len * self.0.ranks())?;
-        self.0.check(&y.body, len)?;
-        let buffers = Buffers {
-            input: Some(&x.body),
-            output: Some(&y.body),
-        };
-        self.0.run(stream, &buffers, Some(reduction))
+        let (x, y) = ((&x.body, len * self.0.ranks()), (&y.body, len));
+        self.0.run(stream, Some(x), Some(y), Some(reduction))
     }
 
     /// Opens a reduce-scatter, enqueues one call, and drops it. A program that calls more than once saves time with [`ReduceScatter::open`].

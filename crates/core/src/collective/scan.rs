@@ -5,7 +5,7 @@ use tidegate_hal::device::Device;
 
 use super::algorithms::{Counts, What};
 use super::choice::Choice;
-use super::executor::{Buffers, Executor};
+use super::executor::Executor;
 use super::handle::{collective, once, reduction};
 use crate::element::Reducible;
 use crate::error::Result;
@@ -156,12 +156,8 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
         op: Op,
     ) -> Result<()> {
         let reduction = reduction(&self.0, op)?;
-        self.0.check(&x.body, self.0.vector())?;
-        let buffers = Buffers {
-            input: None,
-            output: Some(&x.body),
-        };
-        self.0.run(stream, &buffers, Some(reduction))
+        let x = (&x.body, self.0.vector());
+        self.0.run(stream, None, Some(x), Some(reduction))
     }
 
     /// Like [`Scan::reduce`], but `y` gets the result, and `x` is not changed. (An exclusive scan does not change the `y` of rank
@@ -193,14 +189,8 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
         op: Op,
     ) -> Result<()> {
         let reduction = reduction(&self.0, op)?;
-        let len = self.0.vector();
-        self.0.check(&x.body, len)?;
-        self.0.check(&y.body, len)?;
-        let buffers = Buffers {
-            input: Some(&x.body),
-            output: Some(&y.body),
-        };
-        self.0.run(stream, &buffers, Some(reduction))
+        let [x, y] = [&x.body, &y.body].map(|body| (body, self.0.vector()));
+        self.0.run(stream, Some(x), Some(y), Some(reduction))
     }
 
     /// Opens a scan, enqueues one call, and drops it. A program that calls more than once saves time with [`Scan::open`].

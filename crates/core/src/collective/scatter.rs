@@ -4,7 +4,6 @@ use tidegate_hal::device::Device;
 
 use super::algorithms::Counts;
 use super::choice::Choice;
-use super::executor::Buffers;
 use super::handle::{collective, once};
 use crate::element::Element;
 use crate::error::Result;
@@ -107,16 +106,9 @@ impl<'s, T: Element, D: Device> Scatter<'s, T, D> {
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
         let blocks = self.0.blocks();
-        self.0.check(&y.body, blocks.count(self.0.rank()))?;
-        let is_root = self.0.is_root();
-        if is_root {
-            self.0.check(&x.body, blocks.all())?;
-        }
-        let buffers = Buffers {
-            input: is_root.then_some(&x.body),
-            output: Some(&y.body),
-        };
-        self.0.run(stream, &buffers, None)
+        let x = self.0.is_root().then(|| (&x.body, blocks.all()));
+        let y = (&y.body, blocks.count(self.0.rank()));
+        self.0.run(stream, x, Some(y), None)
     }
 
     /// Opens a scatter, enqueues one call, and drops it. A program that calls more than once saves time with [`Scatter::open`].
