@@ -1,6 +1,8 @@
 //! The control plane of ranks that are threads. Everything here also runs under Miri.
 
-use std::sync::mpsc::{Receiver, channel};
+mod common;
+
+use common::{contract, events};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use tidegate_boot::{LocalControl, local};
@@ -19,24 +21,10 @@ fn job<R: Send>(size: usize, body: impl Fn(LocalControl) -> R + Sync) -> Vec<R> 
     })
 }
 
-fn events(control: &LocalControl) -> Receiver<Event> {
-    let (sender, receiver) = channel();
-    control.subscribe(Arc::new(move |event| {
-        let _ = sender.send(event);
-    }));
-    receiver
-}
-
 #[test]
 fn exchanges_in_order_of_ranks_and_of_calls() {
     let rounds = if cfg!(miri) { 5u8 } else { 100 };
-    job(4, |control| {
-        for round in 0..rounds {
-            let said = vec![control.rank() as u8, round];
-            let all = control.exchange("step", said).unwrap();
-            assert_eq!(all, (0..4).map(|r| vec![r, round]).collect::<Vec<_>>());
-        }
-    });
+    job(4, |control| contract::exchanges_in_order(&control, rounds));
 }
 
 /// A letter of few bytes and one handle.
@@ -144,20 +132,7 @@ fn letters_have_an_order() {
 #[test]
 fn names_both_labels_of_a_mismatch_and_stays_failed() {
     job(3, |control| {
-        let label = if control.rank() == 1 {
-            "free"
-        } else {
-            "create"
-        };
-        let error = control.exchange(label, Vec::new()).unwrap_err();
-        let ControlError::Mismatch { rank, mine, theirs } = error else {
-            panic!("{error}")
-        };
-        assert_eq!(mine, label);
-        assert_ne!(theirs, label);
-        assert_eq!(rank == 1, control.rank() != 1);
-        let again = control.exchange("create", Vec::new());
-        assert!(matches!(again, Err(ControlError::Closed(_))), "{again:?}");
+        contract::names_both_labels_of_a_mismatch_and_stays_failed(&control)
     });
 }
 
@@ -278,7 +253,7 @@ fn an_exchange_that_waits_ends_when_its_own_rank_is_killed() {
 #[test]
 fn a_sink_may_use_the_control_plane_and_may_panic() {
     let ranks: Vec<Arc<LocalControl>> = local(2).into_iter().map(Arc::new).collect();
-    let answers = events(&ranks[0]);
+    let answers = events(&*ranks[0]);
     let weak = Arc::downgrade(&ranks[1]);
     ranks[1].subscribe(Arc::new(move |event| {
         if let Event::Message { bytes, .. } = event

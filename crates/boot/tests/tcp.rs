@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LONG, configs, events, job, letter, run, write, write_to_all};
+use common::{LONG, configs, contract, events, job, letter, run, write, write_to_all};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -41,12 +41,7 @@ fn exchanges_in_order_of_ranks_and_of_calls() {
     for (size, rounds) in [(2, 50), (5, 50), (40, 5)] {
         job(size, |control| {
             assert_eq!(control.size(), size);
-            for round in 0..rounds {
-                let said = vec![control.rank() as u8, round];
-                let all = control.exchange("step", said).unwrap();
-                let expected: Vec<_> = (0..size as u8).map(|r| vec![r, round]).collect();
-                assert_eq!(all, expected);
-            }
+            contract::exchanges_in_order(&control, rounds);
         });
     }
 }
@@ -205,20 +200,7 @@ fn nodes_are_numbered_and_keep_their_handles() {
 #[test]
 fn names_both_labels_of_a_mismatch_and_stays_failed() {
     job(3, |control| {
-        let label = if control.rank() == 1 {
-            "free"
-        } else {
-            "create"
-        };
-        let error = control.exchange(label, Vec::new()).unwrap_err();
-        let ControlError::Mismatch { rank, mine, theirs } = error else {
-            panic!("{error}")
-        };
-        assert_eq!(mine, label);
-        assert_ne!(theirs, label);
-        assert_eq!(rank == 1, control.rank() != 1);
-        let again = control.exchange("create", Vec::new());
-        assert!(matches!(again, Err(ControlError::Closed(_))), "{again:?}");
+        contract::names_both_labels_of_a_mismatch_and_stays_failed(&control)
     });
 }
 

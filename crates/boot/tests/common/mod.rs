@@ -1,6 +1,8 @@
 //! Jobs for tests: ranks as threads of this process, joined over TCP on the loopback address.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod contract;
+
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -81,7 +83,7 @@ pub(crate) fn write_to_all(
     Ok(all.into_iter().map(|letter| letter.packet).collect())
 }
 
-pub(crate) fn events(control: &TcpControl) -> Receiver<Event> {
+pub(crate) fn events(control: &impl Control) -> Receiver<Event> {
     let (sender, receiver) = channel();
     control.subscribe(Arc::new(move |event| {
         let _ = sender.send(event);
