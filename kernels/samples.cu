@@ -229,30 +229,34 @@ extern "C" __global__ void own_epochs(tidegate::KernelInbox<u64> in, tidegate::K
     else if (blockIdx.x == 0) make_epochs(tidegate::Block(), true, 0, in, out, from, to, x, state, states, epochs, scale, theirs, errors, goes_on);
 }
 // Makes epochs of halves that may have no slots, or no peers: in each one, it puts `number * scale + i` to all elements `i`
-// of all slots, and counts in `errors[0]` the elements that are not `number * theirs + i`. The grid owns both halves. Its
-// blocks also write in turns to `x`, which has a number for each of them. The epochs begin at number `first`.
+// of all slots, and counts in `errors[0]` the elements that are not `number * theirs + i`. The grid owns both halves. The
+// epochs begin at number `first`. If `x` has a number for each block, each block checks what the next one has written
+// before a post, and before a barrier. Otherwise the blocks never wait for each other: each thread has elements of its own.
 extern "C" __global__ void own_all(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u64 *x, u64 len, u64 first, u64 epochs, u64 scale, u64 theirs, u64 *errors, u64 length) {
     const tidegate::Grid grid;
     auto inbox = in.own(grid);
     auto outbox = out.own(grid);
-    if (len < gridDim.x || length < 1) epochs = 0;
+    const bool together = len >= gridDim.x;
+    if (length < 1) epochs = 0;
     for (u64 number = first; number < first + epochs && !(inbox.failed() || outbox.failed()); number++) {
-        if (threadIdx.x == 0) x[blockIdx.x] = 2 * number;
+        if (together && threadIdx.x == 0) x[blockIdx.x] = 2 * number;
         auto exposed = tidegate::move(inbox).post();
         auto epoch = tidegate::move(outbox).start();
-        exposed.await_team();
-        if (threadIdx.x == 0 && x[(blockIdx.x + 1) % gridDim.x] != 2 * number) atomicAdd(errors, 1ull);
+        if (together) exposed.await_team();
+        if (together && threadIdx.x == 0 && x[(blockIdx.x + 1) % gridDim.x] != 2 * number) atomicAdd(errors, 1ull);
         for (u32 slot = 0; slot < epoch.count(); slot++) {
             const tidegate::Out<u64> to = {slot};
             for (u64 i = grid.rank(), end = epoch.len_of(to); i < end; i += grid.size()) epoch.put_value(to, i, number * scale + i);
         }
         outbox = tidegate::move(epoch).complete();
         inbox = tidegate::move(exposed).wait();
-        outbox.await_team();
-        if (threadIdx.x == 0) x[blockIdx.x] = 2 * number + 1;
-        outbox.barrier();
-        if (threadIdx.x == 0 && x[(blockIdx.x + 1) % gridDim.x] != 2 * number + 1) atomicAdd(errors, 1ull);
-        inbox.barrier();
+        if (together) {
+            outbox.await_team();
+            if (threadIdx.x == 0) x[blockIdx.x] = 2 * number + 1;
+            outbox.barrier();
+            if (threadIdx.x == 0 && x[(blockIdx.x + 1) % gridDim.x] != 2 * number + 1) atomicAdd(errors, 1ull);
+            inbox.barrier();
+        }
         for (u32 slot = 0; slot < inbox.count(); slot++) {
             const u64 *came = inbox.read(slot);
             for (u64 i = grid.rank(), end = inbox.len_of(slot); i < end; i += grid.size())

@@ -10,20 +10,26 @@
 // it closes the half. So while it runs, no word of the table changes that all threads read, and L1 keeps them.
 //
 // Each block of a grid looks at the words by itself, and so acquires what the peers have released. Each block adds a part
-// of the quantum, behind a fence of its own. So no block waits for another one, and all fences are on their way at the same
-// time: a fence takes as long as the way to the peer and back. The word is a quantum further once each block has added.
+// of the quantum, behind a fence of its own. So no block waits for another one's fence, and all fences are on their way at
+// the same time: a fence takes as long as the way to the peer and back. The word is a quantum further once each block has
+// added.
 //
-// For `await_team` and `barrier`, the blocks also count themselves in the table's head, at each post, complete and barrier.
-// All blocks make the same calls. If they wait for each other behind their n-th arrival, none of them arrives again before
-// all have arrived n times. So one count is enough: the wait is over when it is n times the number of blocks.
+// The word does not say whose parts it has. With two buffers, a block could add to the next epoch before another one has
+// added to this one, and the parts of both would make a quantum. So each block counts in the table's head the waits that
+// are behind it, and adds only when all blocks have come so far: the wait before an add lies behind the add of the epoch
+// before. As a rule all blocks have, long since.
+//
+// For `await_team` and `barrier`, the blocks also count themselves at each post, complete and barrier. All blocks make the
+// same calls. If they wait for each other behind their n-th arrival, none of them arrives again before all have arrived n
+// times. So one count is enough: the wait is over when it is n times the number of blocks.
 //
 // # Failure
 //
 // A kernel fails its stream in the way of a batch: it records the fault in the stream's state, and in the mirror that the
 // host reads. From then on no wait and no barrier of the kernel blocks, no thread of the block stores to a peer once it has
-// heard, and no block that has heard adds. (A block that looked before adds its part, and the word keeps a fraction of a
-// quantum, which is no epoch.) So the kernel comes to its end, sooner if it asks (`failed`), and the item behind it poisons
-// the words of all peers.
+// heard, and no block that has heard adds or counts its waits. (A block that looked before adds its part, and the word keeps
+// a fraction of a quantum, which is no epoch.) So the kernel comes to its end, sooner if it asks (`failed`), and the item
+// behind it poisons the words of all peers.
 
 #ifndef TIDEGATE_OWN_CUH
 #define TIDEGATE_OWN_CUH
@@ -56,7 +62,8 @@ struct OwnHead {
   u32 closed;  // blocks that have closed the half, until the last one has
   u32 window, rank, awaited;  // says in a fault which window it is, and which rank
   u64 arrived;                // how often blocks have come to a post, a complete or a barrier, all together
-  u64 unused[4];
+  u64 waited;                 // how many waits are behind them, all together
+  u64 unused[3];
 };
 struct OwnPeer {
   u64 word, operand;          // what this rank waits for
@@ -143,20 +150,24 @@ DEV u64 part_of_team(Grid grid) {
   return grid.block() ? each : GRANT_QUANTUM - each * (grid.blocks() - 1);
 }
 
+// What a count is when all blocks have counted themselves so often. A block alone does not count.
+DEV u64 count_of(Block, u64) { return 0; }
+DEV u64 count_of(Grid grid, u64 times) { return grid.blocks() > 1 ? times * grid.blocks() : 0; }
+
 // The last thread of a block counts that the block has come here.
 DEV void note_arrival(Block, u64 *) {}
 DEV void note_arrival(Grid grid, u64 *count) {
   if (grid.blocks() > 1 && Block().rank() + 1 == Block().size()) add_fetch(of_thread((u64)count), 1);
 }
 
-// Waits until each block has counted itself so often. On a stream that has failed it does not wait, since some blocks may
-// have left.
-DEV void await_arrivals(Block, const u64 *, u64, const u32 *) { block_barrier(); }
-DEV void await_arrivals(Grid grid, const u64 *count, u64 times, const u32 *stop) {
-  if (Block().rank() == 0 && grid.blocks() > 1)
-    for (u32 looks = 0; load_acquire((u64)count) < times * grid.blocks() && !(looks % 16 == 0 && load_relaxed32(stop)); looks++)
-      if (looks > 256) pause(20);
-  block_barrier();
+// One thread waits until a count is so high. On a stream that has failed it does not wait, since some blocks may have left.
+// Returns whether the count is so high.
+DEV bool await_count(const u64 *count, u64 until, const u32 *stop) {
+  for (u32 looks = 0; load_acquire((u64)count) < until; looks++) {
+    if (looks % 16 == 0 && load_relaxed32(stop)) return false;
+    if (looks > 256) pause(20);
+  }
+  return true;
 }
 
 // All threads of the team come here. Returns whether this block is the last one. It has then seen what all blocks did.
@@ -217,11 +228,12 @@ template <class Team> class Owned {
   OwnHalf half;
   u64 made;   // epochs that the kernel has ended
   u64 most;   // for so many the words have room
+  u64 waits;  // that are behind it
   mutable u64 arrivals;  // how often this block has counted itself
   bool live;  // nothing has failed that this block knows of
   bool here;  // the token was not moved away
 
-  DEV explicit Owned(const OwnHalf &lent) : half(lent), made(0), most(~0ull), arrivals(0), here(true) {
+  DEV explicit Owned(const OwnHalf &lent) : half(lent), made(0), most(~0ull), waits(0), arrivals(0), here(true) {
     block_barrier();
     if (half.peers) {
       // (The host's epochs count there, too.)
@@ -232,11 +244,12 @@ template <class Team> class Owned {
     block_barrier();
     live = !*owner_failed();
   }
-  DEV Owned(Owned &&other) : half(other.half), made(other.made), most(other.most), arrivals(other.arrivals), live(other.live), here(other.here) { other.here = false; }
+  DEV Owned(Owned &&other) : half(other.half), made(other.made), most(other.most), waits(other.waits), arrivals(other.arrivals), live(other.live), here(other.here) { other.here = false; }
   DEV Owned &operator=(Owned &&other) {
     half = other.half;
     made = other.made;
     most = other.most;
+    waits = other.waits;
     arrivals = other.arrivals;
     live = other.live;
     here = other.here;
@@ -281,7 +294,10 @@ template <class Team> class Owned {
   }
   // Waits until all blocks have come where this one has counted itself last.
   DEV void await_blocks() const {
-    if (is_here()) await_arrivals(Team(), &half.head->arrived, arrivals, &half.state->stop);
+    if (!is_here()) return;
+    const u64 until = count_of(Team(), arrivals);
+    if (until && Block().rank() == 0) await_count(&half.head->arrived, until, &half.state->stop);
+    block_barrier();
   }
 
   // Adds this block's part to the words of all peers, behind what the block has done. If the stream has failed, what the
@@ -290,7 +306,8 @@ template <class Team> class Owned {
   DEV void tell(const u64 *faults) const {
     block_barrier();
     arrive_here();
-    const u64 part = part_of_team(Team());
+    const u64 part = part_of_team(Team()), until = count_of(Team(), waits);
+    const u32 *stop = &half.state->stop;
     if (!half.peers && faults && Block().rank() == 0) {
       const u64 found = load_relaxed((u64)faults);
       if (found) fault(found);
@@ -298,12 +315,13 @@ template <class Team> class Owned {
 #pragma unroll 1
     for (u64 k = Block().rank(); k < half.peers; k += Block().size()) {
       // The fence is on its way while the words are looked at.
-      const u32 stop = load_relaxed32(&half.state->stop);
-      const u64 found = faults ? load_relaxed((u64)faults) : 0;
+      const u32 stopped = load_relaxed32(stop);
+      const u64 found = faults ? load_relaxed((u64)faults) : 0, waited = until ? load_relaxed((u64)&half.head->waited) : 0;
       const u64 out = peer(k)->out;
       fence();
       if (found) fault(found);
-      else if (!stop) add_relaxed(of_thread(out), part);
+      if (!found && !stopped && (waited >= until || await_count(&half.head->waited, until, stop))) add_relaxed(of_thread(out), part);
+      else *owner_failed() = 1;
     }
   }
 
@@ -323,6 +341,8 @@ template <class Team> class Owned {
     }
     block_barrier();
     live = live && !*(volatile u32 *)owner_failed();
+    if (live && half.peers) note_arrival(Team(), &half.head->waited);
+    waits++;
   }
 
   // Gives the half back to the host.
@@ -332,6 +352,7 @@ template <class Team> class Owned {
     if (Block().rank() == 0) {
       store_relaxed((u64)&half.head->state, 0);
       store_relaxed((u64)&half.head->arrived, 0);
+      store_relaxed((u64)&half.head->waited, 0);
     }
     for (u64 k = Block().rank(); k < half.peers; k += Block().size()) store_relaxed(peer(k)->operand, from(k));
   }

@@ -20,7 +20,8 @@ tidegate::kernel! {
         /// owns the halves, and 0 if its first block does, and 2 more if the kernel goes on when its stream has failed.
         fn epochs = "own_epochs"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, from: In<u64>, to: Out<u64>, x: &mut [u64], state: &mut [u64], epochs: u64, scale: u64, theirs: u64, errors: &mut [u64], how: u32);
         /// The grid owns both halves, which may have no slots or peers. It puts to all slots, and counts what is not as
-        /// it should be, in `epochs` epochs whose numbers begin with `first`. `x` has a number for each block.
+        /// it should be, in `epochs` epochs whose numbers begin with `first`. The blocks wait for each other if `x` has a
+        /// number for each of them.
         fn all = "own_all"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, x: &mut [u64], first: u64, epochs: u64, scale: u64, theirs: u64, errors: &mut [u64]);
         /// Does something wrong.
         fn wrongly = "own_wrongly"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, to: Out<u64>, number: u64, what: u32);
@@ -194,45 +195,74 @@ fn many_epochs_of_kernels_are_right() {
     assert!(epochs >= most / 27 * 27);
 }
 
-/// Numbers go one way, so both ranks have a half without peers. Grids of many blocks own the halves.
+/// Grids of so many blocks own the halves of all ranks, in which each rank has the origins and targets that are given.
+fn grids(
+    n: usize,
+    targets: impl Fn(usize) -> Vec<usize> + Sync,
+    buffers: Buffers,
+    together: bool,
+    grids: &[usize],
+) {
+    ranks(n, |world, _| {
+        let (owners, rank) = (load(&world), world.rank());
+        stream!(let s = world.stream().unwrap());
+        let mut window = SlotWindow::new("grids").buffers(buffers).for_kernels();
+        // (The second slot has fewer elements than the grids have threads.)
+        for slot in 0..2 {
+            for target in targets(rank) {
+                window.slot_to(target, slot);
+            }
+            for origin in (0..n).filter(|origin| targets(*origin).contains(&rank)) {
+                window.slot_from(origin, slot, [1000, 3][slot as usize]);
+            }
+        }
+        let (mut inbox, mut outbox) = window.open(&s).unwrap();
+        let len = if together { 64 } else { 1 };
+        let mut x = Region::zeroed(&world, len).unwrap().on(&s).unwrap();
+        let mut errors = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        let (mut first, epochs, scale) = (0u64, 12u64, 1_000_003u64);
+        for blocks in grids {
+            let kernel = owners.all.threads(blocks * 32, 32);
+            let (lent, outlet) = (inbox.lend(), outbox.lend());
+            let arguments = (
+                lent,
+                outlet,
+                &mut x,
+                first,
+                epochs,
+                scale,
+                scale,
+                &mut errors,
+            );
+            s.launch(kernel, arguments).unwrap();
+            first += epochs;
+        }
+        assert_eq!(errors.to_vec(&s).unwrap(), [0], "rank {rank}");
+    });
+}
+
+/// Blocks that wait for each other, and blocks that never do. The quantum of a word is divided by some of the numbers of
+/// blocks only.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
-fn halves_without_peers_and_grids_of_many_blocks() {
+fn grids_of_many_blocks() {
     for buffers in [Buffers::Single, Buffers::Double] {
-        ranks(2, |world, _| {
-            let owners = load(&world);
-            stream!(let s = world.stream().unwrap());
-            let mut window = SlotWindow::new("one way").buffers(buffers).for_kernels();
-            if world.rank() == 0 {
-                window.slot_to(1, 0);
-                window.slot_to(1, 1);
-            } else {
-                window.slot_from(0, 0, 1000);
-                window.slot_from(0, 1, 3);
-            }
-            let (mut inbox, mut outbox) = window.open(&s).unwrap();
-            let mut x = Region::zeroed(&world, 64).unwrap().on(&s).unwrap();
-            let mut errors = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
-            let (mut first, epochs, scale) = (0u64, 12u64, 1_000_003u64);
-            // A share of the quantum that divides it, and shares that do not.
-            for blocks in [1, 64, 3, 53] {
-                let kernel = owners.all.threads(blocks * 32, 32);
-                let (lent, outlet) = (inbox.lend(), outbox.lend());
-                let arguments = (
-                    lent,
-                    outlet,
-                    &mut x,
-                    first,
-                    epochs,
-                    scale,
-                    scale,
-                    &mut errors,
-                );
-                s.launch(kernel, arguments).unwrap();
-                first += epochs;
-            }
-            assert_eq!(errors.to_vec(&s).unwrap(), [0], "rank {}", world.rank());
-        });
+        for together in [false, true] {
+            grids(2, |rank| vec![1 - rank], buffers, together, &[2, 64, 3, 53]);
+            grids(3, |rank| vec![(rank + 1) % 3], buffers, together, &[2, 5]);
+        }
+    }
+}
+
+/// Numbers go one way, so a half of each rank has no peers. A third rank has none at all.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn halves_without_peers() {
+    let one_way = |rank| if rank == 0 { vec![1] } else { Vec::new() };
+    for buffers in [Buffers::Single, Buffers::Double] {
+        for together in [false, true] {
+            grids(3, one_way, buffers, together, &[1, 2, 64, 3]);
+        }
     }
 }
 

@@ -77,7 +77,9 @@ struct Head {
     tag: RawTag,
     /// Counts how often blocks have come to the end of an epoch or to a barrier, all together.
     arrived: u64,
-    unused: [u64; 4],
+    /// Counts how many waits are behind blocks, all together.
+    waited: u64,
+    unused: [u64; 3],
 }
 
 /// A peer, as kernels of GPUs find it.
@@ -281,7 +283,8 @@ fn table<D: Device>(half: &Half<D>, kind: HalfKind) -> Result<D::Block> {
         closed: 0,
         tag: tag(named, Awaited::Kernel).into(),
         arrived: 0,
-        unused: [0; 4],
+        waited: 0,
+        unused: [0; 3],
     };
     let cell = |peer: &super::Peer| {
         let Link::Mapped { word: out, .. } = peer.link else {
