@@ -1,6 +1,7 @@
 //! The models.
 
 mod bell;
+mod blocks;
 mod death;
 mod epochs;
 mod grants;
