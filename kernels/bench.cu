@@ -84,8 +84,8 @@ extern "C" __global__ void __launch_bounds__(1024) bench_pass(tidegate::LastSlot
 
 // Passes words to and fro, so many times, by itself: it owns both halves. The one that is `second` waits first. What comes
 // first behind a wait is the next put. The post and the next start follow while that is on its way, as two buffers allow.
-// The number of the turn is added to the last word. `errors[0]` counts the turns whose last word was not `theirs` and that
-// number.
+// The number of the turn is added to the last word. `errors[0]` counts the turns whose last word was not the sum of `theirs`
+// and that number.
 extern "C" __global__ void __launch_bounds__(512) bench_owned(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u32 from, tidegate::Out<u64> to, const u64 *x, u64 len, u64 turns, u64 theirs, u64 *errors, u64 length, u32 second) {
   const tidegate::Block block;
   auto inbox = in.own(block);

@@ -231,19 +231,26 @@ extern "C" __global__ void own_epochs(tidegate::KernelInbox<u64> in, tidegate::K
 // Makes epochs of halves that may have no slots, or no peers: in each one, it puts `number * scale + i` to all elements `i`
 // of all slots, and counts in `errors[0]` the elements that are not `number * theirs + i`. The grid owns both halves. The
 // epochs begin at number `first`. If `x` has a number for each block, each block checks what the next one has written
-// before a post, and before a barrier. Otherwise the blocks never wait for each other: each thread has elements of its own.
-extern "C" __global__ void own_all(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u64 *x, u64 len, u64 first, u64 epochs, u64 scale, u64 theirs, u64 *errors, u64 length) {
+// before a post, and before a barrier. Otherwise the blocks never wait for each other, and each in turn comes late: it
+// takes so many nanoseconds before it puts, and before it reads.
+DEV void linger(u64 nanoseconds) {
+    const u64 begin = global_timer();
+    while (global_timer() - begin < nanoseconds) {}
+}
+extern "C" __global__ void own_all(tidegate::KernelInbox<u64> in, tidegate::KernelOutbox<u64> out, u64 *x, u64 len, u64 first, u64 epochs, u64 scale, u64 theirs, u64 late, u64 *errors, u64 length) {
     const tidegate::Grid grid;
     auto inbox = in.own(grid);
     auto outbox = out.own(grid);
     const bool together = len >= gridDim.x;
     if (length < 1) epochs = 0;
     for (u64 number = first; number < first + epochs && !(inbox.failed() || outbox.failed()); number++) {
+        const bool is_late = !together && blockIdx.x == number / 2 % gridDim.x;
         if (together && threadIdx.x == 0) x[blockIdx.x] = 2 * number;
         auto exposed = tidegate::move(inbox).post();
         auto epoch = tidegate::move(outbox).start();
         if (together) exposed.await_team();
         if (together && threadIdx.x == 0 && x[(blockIdx.x + 1) % gridDim.x] != 2 * number) atomicAdd(errors, 1ull);
+        if (is_late) linger(late);
         for (u32 slot = 0; slot < epoch.count(); slot++) {
             const tidegate::Out<u64> to = {slot};
             for (u64 i = grid.rank(), end = epoch.len_of(to); i < end; i += grid.size()) epoch.put_value(to, i, number * scale + i);
@@ -257,9 +264,11 @@ extern "C" __global__ void own_all(tidegate::KernelInbox<u64> in, tidegate::Kern
             if (threadIdx.x == 0 && x[(blockIdx.x + 1) % gridDim.x] != 2 * number + 1) atomicAdd(errors, 1ull);
             inbox.barrier();
         }
+        if (is_late) linger(late);
+        // Each block looks at what all blocks of the origin have put.
         for (u32 slot = 0; slot < inbox.count(); slot++) {
             const u64 *came = inbox.read(slot);
-            for (u64 i = grid.rank(), end = inbox.len_of(slot); i < end; i += grid.size())
+            for (u64 i = threadIdx.x, end = inbox.len_of(slot); i < end; i += blockDim.x)
                 if (came[i] != number * theirs + i) atomicAdd(errors, 1ull);
         }
     }
@@ -280,7 +289,7 @@ extern "C" __global__ void own_wrongly(tidegate::KernelInbox<u64> in, tidegate::
         auto epoch = tidegate::move(outbox).start();
         return;  // between start and complete
     }
-    if (what == 6) inbox.find((unsigned)number);
+    if (what == 6) inbox.read((unsigned)number);
     if (what == 7) inbox.read(tidegate::FoundIn<u64>());  // of no half
     auto exposed = tidegate::move(inbox).post();
     if (what == 0) return;  // between post and wait
@@ -296,6 +305,12 @@ extern "C" __global__ void own_wrongly(tidegate::KernelInbox<u64> in, tidegate::
     inbox = tidegate::move(exposed).wait();
     if (what == 10) exposed.await_team();
     if (what == 11) exposed.barrier();
+    if (what == 12) {
+        auto other = tidegate::move(outbox);
+        outbox.await_team();
+        outbox = tidegate::move(other);
+    }
+    if (what == 13) epoch.slot(outbox.find(to));
     if (what == 5) return;  // without `close`
     tidegate::move(inbox).close();
     tidegate::move(outbox).close();

@@ -77,7 +77,7 @@
 //         outbox = tidegate::move(epoch).complete();
 //         inbox = tidegate::move(exposed).wait();
 //         const double *came = inbox.read(from);
-//         for (unsigned long long i = all.rank(); i < len; i += all.size()) x[i] = came[i];
+//         for (unsigned long long i = all.rank(); i < len && i < inbox.len_of(from); i += all.size()) x[i] = came[i];
 //       }
 //       tidegate::move(inbox).close();
 //       tidegate::move(outbox).close();
@@ -121,17 +121,20 @@
 // Points 2 to 5 hold for its puts, too. Besides, for every grid and all arguments:
 //
 // 1. The parameters and the tokens are used by the functions of this file only. One team takes each half, once, by `own`.
-// 2. All threads of the team make the same calls on its tokens, in the same order. (Once the stream has failed, blocks of
-//    a grid may differ, as `failed` tells them. The threads of a block never do.)
+// 2. All threads of the team make the same calls on all tokens that it has, in one order. (Once the stream has failed,
+//    blocks of a grid may differ, as `failed` tells them. The threads of a block never do.)
 // 3. Slots of the inbox are read by `read`, with ordinary loads (not `__ldg`), as far as their length, in a block that has
 //    called `wait` since they were last exposed. Nothing of them is read between `post` and `wait`.
 // 4. The kernel posts before it starts. (With two buffers, the post of the epoch before is enough.) Nothing that it waits
 //    for depends on its own later work, or on later work of its stream.
 // 5. Every path of every thread ends each epoch, and closes each half that it has taken, before the kernel ends.
 // 6. A block waits for other blocks of this kernel by `barrier` and `await_team` only, and for none of another kernel.
+//    Besides, the `post` or `complete` of a grid may wait until all blocks have come through the `wait` or `start` before.
+//    So nothing in front of that depends on what a block does behind the call, not even by way of a peer.
 //
 // If all threads of a kernel end without keeping 5, the item behind it finds that, and the stream fails by name. So it does
-// if a call uses a token that was moved away, or a slot that does not exist or that another half has found.
+// if a call uses a token that was moved away, reads or puts to a slot that does not exist, or uses one that was found in
+// another half.
 //
 // # Failure
 //

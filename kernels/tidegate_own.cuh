@@ -15,21 +15,32 @@
 // added.
 //
 // The word does not say whose parts it has. With two buffers, a block could add to the next epoch before another one has
-// added to this one, and the parts of both would make a quantum. So each block counts in the table's head the waits that
-// are behind it, and adds only when all blocks have come so far: the wait before an add lies behind the add of the epoch
-// before. As a rule all blocks have, long since.
+// added to this one, and the parts of both would make a quantum. So each block counts its waits in the table's head, and
+// adds only when all blocks have counted as many. A block waits behind its add to the epoch before, so all have added to
+// that one then. As a rule all blocks have counted long since. (An outbox also waits in the epoch itself: there, a block
+// that comes late to `start` holds up the `complete` of the others.)
 //
 // For `await_team` and `barrier`, the blocks also count themselves at each post, complete and barrier. All blocks make the
 // same calls. If they wait for each other behind their n-th arrival, none of them arrives again before all have arrived n
 // times. So one count is enough: the wait is over when it is n times the number of blocks.
 //
+// # Memory order
+//
+// What a block did comes before its part: a barrier of the block, and then the fence of the thread that adds. A wait is an
+// acquire load of the thread that looks, and a barrier of the block behind it.
+//
+// The parts of one epoch come before those of the next in the order of the word. The last thread of a block counts the
+// wait, behind a barrier and by an addition that acquires and releases, so it also releases the adds of the block's other
+// threads. The additions of all blocks are one release sequence. A thread that is about to add sees the full count by a
+// load without order in front of its fence, or by an acquire load. All of them are on one GPU, so the order of that GPU is
+// enough.
+//
 // # Failure
 //
 // A kernel fails its stream in the way of a batch: it records the fault in the stream's state, and in the mirror that the
-// host reads. From then on no wait and no barrier of the kernel blocks, no thread of the block stores to a peer once it has
-// heard, and no block that has heard adds or counts its waits. (A block that looked before adds its part, and the word keeps
-// a fraction of a quantum, which is no epoch.) So the kernel comes to its end, sooner if it asks (`failed`), and the item
-// behind it poisons the words of all peers.
+// host reads. From then on no wait and no barrier of the kernel blocks, and a thread that has heard neither stores nor adds.
+// A block of which some thread has not added counts no wait any more. So the word keeps parts of one epoch, a fraction of a
+// quantum. The kernel comes to its end, sooner if it asks (`failed`), and the item behind it poisons the words of all peers.
 
 #ifndef TIDEGATE_OWN_CUH
 #define TIDEGATE_OWN_CUH
@@ -62,7 +73,7 @@ struct OwnHead {
   u32 closed;  // blocks that have closed the half, until the last one has
   u32 window, rank, awaited;  // says in a fault which window it is, and which rank
   u64 arrived;                // how often blocks have come to a post, a complete or a barrier, all together
-  u64 waited;                 // how many waits are behind them, all together
+  u64 waited;                 // how many waits blocks have ended, all together
   u64 unused[3];
 };
 struct OwnPeer {
@@ -160,7 +171,7 @@ DEV void note_arrival(Grid grid, u64 *count) {
   if (grid.blocks() > 1 && Block().rank() + 1 == Block().size()) add_fetch(of_thread((u64)count), 1);
 }
 
-// One thread waits until a count is so high. On a stream that has failed it does not wait, since some blocks may have left.
+// A thread waits until a count is so high. On a stream that has failed it does not wait, since some blocks may have left.
 // Returns whether the count is so high.
 DEV bool await_count(const u64 *count, u64 until, const u32 *stop) {
   for (u32 looks = 0; load_acquire((u64)count) < until; looks++) {
@@ -228,12 +239,11 @@ template <class Team> class Owned {
   OwnHalf half;
   u64 made;   // epochs that the kernel has ended
   u64 most;   // for so many the words have room
-  u64 waits;  // that are behind it
   mutable u64 arrivals;  // how often this block has counted itself
   bool live;  // nothing has failed that this block knows of
   bool here;  // the token was not moved away
 
-  DEV explicit Owned(const OwnHalf &lent) : half(lent), made(0), most(~0ull), waits(0), arrivals(0), here(true) {
+  DEV explicit Owned(const OwnHalf &lent) : half(lent), made(0), most(~0ull), arrivals(0), here(true) {
     block_barrier();
     if (half.peers) {
       // (The host's epochs count there, too.)
@@ -244,12 +254,11 @@ template <class Team> class Owned {
     block_barrier();
     live = !*owner_failed();
   }
-  DEV Owned(Owned &&other) : half(other.half), made(other.made), most(other.most), waits(other.waits), arrivals(other.arrivals), live(other.live), here(other.here) { other.here = false; }
+  DEV Owned(Owned &&other) : half(other.half), made(other.made), most(other.most), arrivals(other.arrivals), live(other.live), here(other.here) { other.here = false; }
   DEV Owned &operator=(Owned &&other) {
     half = other.half;
     made = other.made;
     most = other.most;
-    waits = other.waits;
     arrivals = other.arrivals;
     live = other.live;
     here = other.here;
@@ -302,15 +311,17 @@ template <class Team> class Owned {
 
   // Adds this block's part to the words of all peers, behind what the block has done. If the stream has failed, what the
   // kernel has computed may be wrong, and nobody must take it for complete. The team's puts have recorded their faults in
-  // `faults`.
-  DEV void tell(const u64 *faults) const {
+  // `faults`. The block has ended so many `waits`.
+  DEV void tell(u64 waits, const u64 *faults) const {
     block_barrier();
     arrive_here();
     const u64 part = part_of_team(Team()), until = count_of(Team(), waits);
     const u32 *stop = &half.state->stop;
-    if (!half.peers && faults && Block().rank() == 0) {
-      const u64 found = load_relaxed((u64)faults);
+    // Without peers, nobody waits for this, but a kernel must hear that its stream has failed.
+    if (!half.peers && Block().rank() == 0) {
+      const u64 found = faults ? load_relaxed((u64)faults) : 0;
       if (found) fault(found);
+      if (found || has_stopped(half.state, half.mirror)) *owner_failed() = 1;
     }
 #pragma unroll 1
     for (u64 k = Block().rank(); k < half.peers; k += Block().size()) {
@@ -342,7 +353,6 @@ template <class Team> class Owned {
     block_barrier();
     live = live && !*(volatile u32 *)owner_failed();
     if (live && half.peers) note_arrival(Team(), &half.head->waited);
-    waits++;
   }
 
   // Gives the half back to the host.
@@ -395,28 +405,28 @@ template <class T, class Team> class Inbox : Owned<Team> {
   Inbox(Inbox &&) = default;
   Inbox &operator=(Inbox &&) = default;
 
-  // Exposes the slots to all origins. It does not wait.
+  // Exposes the slots to all origins. It waits for no peer. (In a grid, it may wait until all blocks have ended the wait
+  // before.)
   DEV Exposed<T, Team> post() &&;
 
   // How many slots there are.
   DEV u64 count() const { return this->half.count; }
-  // The elements of a slot.
-  DEV u64 len_of(unsigned slot) const { return find(slot).len; }
-  // A slot that has been looked up, for all epochs of the kernel. One that does not exist has no elements, and fails the
-  // stream.
+  // The elements of a slot. One that does not exist has none.
+  DEV u64 len_of(unsigned slot) const { return slot < count() ? ((const Slot *)this->half.slots)[slot].len : 0; }
+  DEV u64 len_of(const FoundIn<T> &slot) const { return slot.len; }
+  // A slot that has been looked up, for all epochs of the kernel. One that does not exist has no elements.
   DEV FoundIn<T> find(unsigned slot) const {
-    if (slot >= count()) {
-      this->fault_of(NO_INBOUND, slot);
-      return FoundIn<T>{this->found_none(slot)};
-    }
+    if (slot >= count()) return FoundIn<T>{this->found_none(slot)};
     const Slot entry = ((const Slot *)this->half.slots)[slot];
     // Epoch n has brought what is read before epoch n + 1.
     return FoundIn<T>{this->found(slot, (u64)entry.base, entry.flip, entry.len, *entry.operand / GRANT_QUANTUM + 1)};
   }
-  // What the last epoch has brought to a slot. Read it with ordinary loads, and not after the next post.
+  // What the last epoch has brought to a slot. Read it with ordinary loads, and not after the next post. A slot that does
+  // not exist fails the stream, and has no address.
   DEV const T *read(const FoundIn<T> &slot) const {
     if (!this->here) this->fault(OUT_OF_TURN);
     if (slot.of != this->half.head) this->fault_of(FOUND_ELSEWHERE, slot.index);
+    else if (!slot.at[0]) this->fault_of(NO_INBOUND, slot.index);
     return (const T *)(this->made % 2 ? slot.at[1] : slot.at[0]);
   }
   DEV const T *read(unsigned slot) const { return read(find(slot)); }
@@ -454,7 +464,7 @@ template <class T, class Team> DEV Exposed<T, Team> Inbox<T, Team>::post() && {
   this->check();
   this->check_room();
   this->note(LEFT_EXPOSED);
-  this->tell(0);
+  this->tell(this->made, 0);
   return Exposed<T, Team>(move(*this));
 }
 
@@ -510,8 +520,9 @@ template <class T, class Team> class Access {
 
   // How many slots there are.
   DEV u64 count() const { return outbox.count(); }
-  // The elements of a slot.
+  // The elements of a slot. One that does not exist has none.
   DEV u64 len_of(Out<T> to) const { return find(to).len; }
+  DEV u64 len_of(const FoundOut<T> &to) const { return to.len; }
   DEV FoundOut<T> find(Out<T> to) const { return outbox.find(to); }
 
   // A slot that has been looked up, for puts of this epoch.
@@ -530,10 +541,11 @@ template <class T, class Team> class Access {
   // Puts one element to a slot. One thread calls it.
   template <class To> DEV void put_value(const To &to, u64 index, const T &value) const { slot(to).put_value(index, value); }
 
-  // Completes the epoch: all targets have what was put.
+  // Completes the epoch: all targets have what was put. It waits for no peer. (In a grid, it may wait until all blocks have
+  // started.)
   DEV Outbox<T, Team> complete() && {
     outbox.check();
-    outbox.tell(&faults()->fault);
+    outbox.tell(outbox.made + 1, &faults()->fault);
     outbox.made += 1;
     outbox.note(NOT_CLOSED);
     return move(outbox);

@@ -48,7 +48,7 @@ extern "C" __global__ void pass(double *x, u64 len, tidegate::KernelInbox<double
         outbox = tidegate::move(epoch).complete();
         inbox = tidegate::move(exposed).wait();
         const double *came = inbox.read(from);
-        for (u64 i = all.rank(); i < len; i += all.size()) x[i] = came[i];
+        for (u64 i = all.rank(); i < len && i < inbox.len_of(from); i += all.size()) x[i] = came[i];
     }
     tidegate::move(inbox).close();
     tidegate::move(outbox).close();

@@ -79,5 +79,10 @@ extern "C" __global__ void kernel(tidegate::KernelInbox<double> in, tidegate::Ke
   // AMD: no matching member function for call to 'read'
   auto inbox = in.own(Grid());
   x[0] = inbox.read(out.own(Grid()).find(to))[0];
+#elif WRONG == 12
+  // A put goes to a slot that was found in an inbox.
+  // NVIDIA: no instance of overloaded function
+  // AMD: no matching member function for call to 'slot'
+  out.own(Grid()).start().put_value(in.own(Grid()).find(0), 0, x[0]);
 #endif
 }

@@ -21,8 +21,8 @@ tidegate::kernel! {
         fn epochs = "own_epochs"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, from: In<u64>, to: Out<u64>, x: &mut [u64], state: &mut [u64], epochs: u64, scale: u64, theirs: u64, errors: &mut [u64], how: u32);
         /// The grid owns both halves, which may have no slots or peers. It puts to all slots, and counts what is not as
         /// it should be, in `epochs` epochs whose numbers begin with `first`. The blocks wait for each other if `x` has a
-        /// number for each of them.
-        fn all = "own_all"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, x: &mut [u64], first: u64, epochs: u64, scale: u64, theirs: u64, errors: &mut [u64]);
+        /// number for each of them. Otherwise one of them takes `late` nanoseconds, twice in an epoch.
+        fn all = "own_all"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, x: &mut [u64], first: u64, epochs: u64, scale: u64, theirs: u64, late: u64, errors: &mut [u64]);
         /// Does something wrong.
         fn wrongly = "own_wrongly"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, to: Out<u64>, number: u64, what: u32);
     }
@@ -195,13 +195,13 @@ fn many_epochs_of_kernels_are_right() {
     assert!(epochs >= most / 27 * 27);
 }
 
-/// Grids of so many blocks own the halves of all ranks, in which each rank has the origins and targets that are given.
+/// Grids own the halves of all ranks. `targets` are those of a rank, and `blocks` are the blocks of its grids.
 fn grids(
     n: usize,
     targets: impl Fn(usize) -> Vec<usize> + Sync,
     buffers: Buffers,
     together: bool,
-    grids: &[usize],
+    blocks: impl Fn(usize) -> Vec<usize> + Sync,
 ) {
     ranks(n, |world, _| {
         let (owners, rank) = (load(&world), world.rank());
@@ -220,8 +220,8 @@ fn grids(
         let len = if together { 64 } else { 1 };
         let mut x = Region::zeroed(&world, len).unwrap().on(&s).unwrap();
         let mut errors = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
-        let (mut first, epochs, scale) = (0u64, 12u64, 1_000_003u64);
-        for blocks in grids {
+        let (mut first, epochs, scale, late) = (0u64, 12u64, 1_000_003u64, 50_000u64);
+        for blocks in blocks(rank) {
             let kernel = owners.all.threads(blocks * 32, 32);
             let (lent, outlet) = (inbox.lend(), outbox.lend());
             let arguments = (
@@ -232,6 +232,7 @@ fn grids(
                 epochs,
                 scale,
                 scale,
+                late,
                 &mut errors,
             );
             s.launch(kernel, arguments).unwrap();
@@ -242,14 +243,20 @@ fn grids(
 }
 
 /// Blocks that wait for each other, and blocks that never do. The quantum of a word is divided by some of the numbers of
-/// blocks only.
+/// blocks only. The grids of the ranks differ.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn grids_of_many_blocks() {
+    let next = |n: usize| move |rank| vec![(rank + 1) % n];
     for buffers in [Buffers::Single, Buffers::Double] {
         for together in [false, true] {
-            grids(2, |rank| vec![1 - rank], buffers, together, &[2, 64, 3, 53]);
-            grids(3, |rank| vec![(rank + 1) % 3], buffers, together, &[2, 5]);
+            let blocks = |rank: usize| match rank % 2 {
+                0 => vec![2, 2, 64, 3, 53],
+                _ => vec![2, 1, 5, 3, 64],
+            };
+            for n in [2, 3] {
+                grids(n, next(n), buffers, together, blocks);
+            }
         }
     }
 }
@@ -261,7 +268,7 @@ fn halves_without_peers() {
     let one_way = |rank| if rank == 0 { vec![1] } else { Vec::new() };
     for buffers in [Buffers::Single, Buffers::Double] {
         for together in [false, true] {
-            grids(3, one_way, buffers, together, &[1, 2, 64, 3]);
+            grids(3, one_way, buffers, together, |_| vec![1, 2, 64, 3]);
         }
     }
 }
@@ -302,6 +309,8 @@ fn kernels_that_break_their_contract_fail_by_name() {
         (9, 0, PutFault::NoEpochLeft),
         (10, 0, PutFault::OutOfTurn),
         (11, 0, PutFault::OutOfTurn),
+        (12, 0, PutFault::OutOfTurn),
+        (13, 0, PutFault::OutOfTurn),
     ];
     for (what, number, expected) in cases {
         let [mine, others] = wrong(what, number).map(|result| result.expect_err("it is wrong"));

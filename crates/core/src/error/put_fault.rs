@@ -68,13 +68,12 @@ pub enum PutFault {
     /// A kernel has made more epochs than a window can have. Half of them are kept for the host:
     /// [`EpochError::LastEpoch`](super::EpochError::LastEpoch).
     NoEpochLeft,
-    /// A kernel that owned an inbox looked for a slot that does not exist.
+    /// A kernel that owned an inbox read a slot that does not exist.
     NoInboundSlot {
         /// The number.
         slot: u32,
     },
-    /// A kernel that owned a half of a window used a slot that it had found in another half, or that an earlier kernel
-    /// had found.
+    /// A kernel that owned a half of a window used a slot that it had found in another half.
     FoundElsewhere {
         /// The number of the slot.
         slot: u32,
@@ -187,10 +186,10 @@ impl fmt::Display for PutFault {
                 let slot = of(slot);
                 write!(f, "it named inbound slot {slot}, which does not exist")
             }
-            PutFault::FoundElsewhere { slot } => write!(
-                f,
-                "it used a slot of the number {slot} that was found in another half of a window, or by another kernel"
-            ),
+            PutFault::FoundElsewhere { slot } => {
+                let slot = of(slot);
+                write!(f, "it used slot {slot}, which it had found in another half of a window")
+            }
         }
     }
 }

@@ -77,7 +77,7 @@ struct Head {
     tag: RawTag,
     /// Counts how often blocks have come to the end of an epoch or to a barrier, all together.
     arrived: u64,
-    /// Counts how many waits are behind blocks, all together.
+    /// Counts how many waits blocks have ended, all together.
     waited: u64,
     unused: [u64; 3],
 }
