@@ -7,6 +7,7 @@ mod args;
 mod changed;
 mod command;
 mod cuda;
+mod disk;
 mod failure;
 #[cfg(test)]
 mod guide;

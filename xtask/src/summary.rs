@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::disk::Room;
+
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -24,6 +26,8 @@ pub(crate) struct Row {
     pub(crate) time: Duration,
     /// The processor time of its commands. On two idle processors a step takes at least half as long as this.
     pub(crate) used: Duration,
+    /// What was free on the disk at its end.
+    pub(crate) free: Option<Room>,
     /// The output of the command that failed.
     pub(crate) said: String,
     /// Its tests that did not run, each as `<test>: <why>`.
@@ -59,7 +63,11 @@ impl fmt::Display for Summary {
         }
         let names = self.rows.iter().map(|row| row.name.len());
         let width = names.max().unwrap_or(0).max(TOTAL.len());
-        writeln!(f, "{:width$}  {:7}  {:>7}  {:>7}", "", "", "time", "used")?;
+        writeln!(
+            f,
+            "{:width$}  {:7}  {:>7}  {:>7}  {:>8}",
+            "", "", "time", "used", "free"
+        )?;
         for row in &self.rows {
             let (word, why) = match &row.outcome {
                 Outcome::Passed => ("passed", ""),
@@ -69,13 +77,18 @@ impl fmt::Display for Summary {
             let mut reasons = why.lines();
             let first = reasons.next().unwrap_or_default();
             let (passed, used) = (time(row.time), time(row.used));
+            let free = row.free.map_or(String::new(), |room| room.to_string());
             let line = format!(
-                "{:width$}  {word:7}  {passed:>7}  {used:>7}  {first}",
+                "{:width$}  {word:7}  {passed:>7}  {used:>7}  {free:>8}  {first}",
                 row.name
             );
             writeln!(f, "{}", line.trim_end())?;
             for reason in reasons {
-                writeln!(f, "{:width$}  {:7}  {:7}  {:7}  {reason}", "", "", "", "")?;
+                writeln!(
+                    f,
+                    "{:width$}  {:7}  {:7}  {:7}  {:8}  {reason}",
+                    "", "", "", "", ""
+                )?;
             }
             for test in &row.skipped_tests {
                 writeln!(f, "{:width$}  test skipped: {test}", "")?;
@@ -112,6 +125,7 @@ mod tests {
             name,
             time: Duration::from_secs(seconds),
             used: Duration::from_secs(2 * seconds),
+            free: (seconds > 0).then(|| Room::of_megabytes(34_567 - 100 * seconds)),
             said: match outcome {
                 Outcome::Failed(_) => "error: a lint".to_owned(),
                 _ => String::new(),
@@ -142,12 +156,12 @@ mod tests {
             "clippy failed, and said:
 error: a lint
 
-\x20                   time     used
-fmt     passed      1.0s     2.0s
-clippy  FAILED     1m05s    2m10s  exit status: 101
-miri    skipped     0.0s     0.0s  needs a
-                                   needs b
-unit    passed      2.0s     4.0s
+\x20                   time     used      free
+fmt     passed      1.0s     2.0s   34.5 GB
+clippy  FAILED     1m05s    2m10s   28.1 GB  exit status: 101
+miri    skipped     0.0s     0.0s            needs a
+                                             needs b
+unit    passed      2.0s     4.0s   34.4 GB
         test skipped: ipc: no second user
 in all             1m08s    2m16s
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::command::Cmd;
+use crate::disk::Room;
 use crate::failure::Failure;
 use crate::need;
 use crate::process;
@@ -165,11 +166,17 @@ fn run(step: &'static Step, scope: &Scope, policy: &Policy) -> Row {
             outcome => outcome,
         };
     }
+    let free = Room::free(&scope.root);
+    if let (Outcome::Failed(why), Some(room)) = (&mut outcome, free.filter(|room| room.is_scarce()))
+    {
+        why.push_str(&format!("\nthe disk is full: {room} are free"));
+    }
     Row {
         name: step.name,
         outcome,
         time: cost.time(),
         used: cost.used(),
+        free,
         said,
         skipped_tests,
     }
