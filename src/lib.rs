@@ -100,8 +100,8 @@
 //!   a signal of that stream fail, too.
 //! - *If a rank dies*, all that was opened with it is revoked ([`Error::Revoked`]), and nothing new can be opened with
 //!   it ([`Error::Control`]). Only [teams](guide::groups) without it go on. Each rank can still save its own data: the
-//!   host's regions, and the regions of streams on which no wait failed. A job cannot shrink: end it, and start a new
-//!   one.
+//!   host's regions, and the regions of streams on which no wait failed. The living ranks can make a new
+//!   [team](guide::groups), unless rank 0 is lost.
 //! - *If a rank leaves* (it drops its world, or its program ends), open windows still work for the other ranks. Only
 //!   waits for that rank end with an error. No new window can be opened then, either.
 
