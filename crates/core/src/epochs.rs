@@ -8,7 +8,8 @@
 //!
 //! Each rank counts on its host, when epochs are enqueued or replayed. Ranks that enqueue the same epochs, in the same
 //! calls and groups, refuse the same epoch, and all epochs before it are carried out. If the calls differ, one rank may
-//! refuse earlier. It refuses a group if one of its members has no epochs left, and a replay if one of its epochs would
+//! refuse earlier. Of a collective, ranks may refuse different calls: its rounds are epochs with different peers, and each
+//! rank counts its own. A rank refuses a group if one of its members has no epochs left, and a replay if one of its epochs would
 //! be too many. The program then has to open a new window.
 //!
 //! # Failure

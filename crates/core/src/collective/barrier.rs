@@ -5,8 +5,8 @@
 //! Work that a rank enqueues after a barrier starts only when every rank has done the work that it enqueued before the
 //! barrier. The host does not wait. It is a dissemination barrier: in round k a rank signals the rank 2^k further on,
 //! and waits for the rank 2^k before it. After `log2(size)` rounds, rounded up, each rank has heard of all others. All
-//! rounds are one lane of one batch, over a window of empty slots. So a barrier reaches every rank that a window can
-//! reach.
+//! rounds are one batch of at most three lanes, over a window of empty slots. So a barrier reaches every rank that a
+//! window can reach.
 //!
 //! A barrier orders work. It moves no data, and does not tell that puts have arrived; only epochs do.
 //!

@@ -65,8 +65,8 @@ impl<'s, T: Reducible, D: Device> Reduce<'s, T, D> {
     /// # Errors
     ///
     /// - [`EpochError::CountMismatch`] if `x` has another length.
-    /// - [`EpochError::NotForFloats`] for a bitwise operation on floats, and [`EpochError::OnlySums`] for an operation other
-    ///   than a sum on complex numbers.
+    /// - [`EpochError::NotForFloats`] for a bitwise operation on floats. On complex numbers, [`EpochError::OnlySums`] for an
+    ///   operation other than [`Op::Sum`], [`Op::Keep`] and [`Op::Replace`].
     /// - [`Error::Revoked`], [`EpochError::LastEpoch`], or the error that made the stream fail.
     /// - [`Error::Device`] and [`Error::Nic`].
     ///

@@ -99,10 +99,13 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, D> {
     /// - [`EpochError::NotByKernels`] if this rank is its own origin, or if a NIC or MPI's windows reach an origin; on a
     ///   GPU also if short data land in the inbox.
     /// - On a GPU, [`DeviceError::Exhausted`](crate::error::DeviceError::Exhausted) if there is no room for all blocks of
-    ///   the kernel at the same time, and [`DeviceError::Unsupported`](crate::error::DeviceError::Unsupported) if
-    ///   processes use the GPU in turn, or the function may begin early.
+    ///   the kernel at the same time, or if they are more than 4096, and
+    ///   [`DeviceError::Unsupported`](crate::error::DeviceError::Unsupported) if processes use the GPU in turn, or the
+    ///   function may begin early.
     /// - [`CaptureError::Inside`](crate::error::CaptureError::Inside) for the first such launch of an inbox inside a
     ///   capture, since it allocates.
+    ///
+    /// On a GPU, the room for the blocks stays taken until the stream is dropped, since it may launch the kernel again.
     ///
     /// If the kernel ends while the inbox is exposed, the stream fails behind it with [`StreamError::KernelFault`] and
     /// [`PutFault::LeftExposed`] (on a GPU, without `close`, with [`PutFault::NotClosed`]). The origins get an error with

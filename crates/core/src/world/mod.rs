@@ -8,10 +8,10 @@
 //!
 //! # Failure
 //!
-//! When a rank dies, every word that another rank waits on, in any window, is poisoned. So every wait that could depend
-//! on the dead rank ends, with an error that names it. When a rank leaves in good order, only waits for that rank end,
-//! unless they are already satisfied. Dropping an epoch before it is complete, or exceeding a limit, *revokes* a window
-//! on all ranks.
+//! When a rank dies, every word that another rank waits on is poisoned, in each window of the job and of the teams that
+//! the rank was in. So every wait that could depend on the dead rank ends, with an error that names it. Windows of teams
+//! without the rank go on. When a rank leaves in good order, only waits for that rank end, unless they are already
+//! satisfied. Dropping an epoch before it is complete, or exceeding a limit, *revokes* a window on all ranks that have it.
 //!
 //! A child process made by `fork` has a copy of the world, but none of its threads. There, every call returns
 //! [`Error::Forked`], and drops have no effect.
