@@ -28,8 +28,8 @@ tidegate_gpu::interop! {
         ///
         /// # Safety
         ///
-        /// - `raw` is a non-blocking stream of the device's primary context. It lives as long as `keep`, and is captured
-        ///   only through the result.
+        /// - `raw` is a non-blocking stream of the device's primary context (not of a green context, whose work runs on a
+        ///   part of the multiprocessors). It lives as long as `keep`, and is captured only through the result.
         /// - Other work on it leaves the memory alone that is at home on this stream, unless the caller orders it with that
         ///   memory's use.
         /// - Other work on it does not end before the work in front of it. A kernel that is launched programmatically waits

@@ -202,7 +202,7 @@ impl GpuStream {
     /// # Safety
     ///
     /// - `raw` is a stream of the device, which lives as long as `keep`, and is captured only through the result. No
-    ///   other stream waits for it implicitly.
+    ///   other stream waits for it implicitly. Its work may run on all multiprocessors, since room is counted so.
     /// - Other work on it leaves the memory alone that is at home on this stream, unless the caller orders it with that
     ///   memory's use.
     /// - Other work on it does not end before the work in front of it, and does not let later work begin while it waits

@@ -31,8 +31,11 @@ tidegate_gpu::interop! {
         /// # Safety
         ///
         /// - `raw` was made by `hipExtStreamCreateWithCUMask` on the device, so that it has a hardware queue of its own:
-        ///   the runtime does not tell whether a stream has one. It lives as long as `keep`, and is captured only through
-        ///   the result. Nobody uses the null stream while it waits.
+        ///   the runtime does not tell whether a stream has one.
+        /// - Its mask has all compute units. The room for work that waits is counted on the whole GPU. On a part of it, a
+        ///   kernel that owns a half of a window may wait for its own blocks that never run.
+        /// - It lives as long as `keep`, and is captured only through the result. Nobody uses the null stream while it
+        ///   waits.
         /// - Other work on it leaves the memory alone that is at home on this stream, unless the caller orders it with that
         ///   memory's use.
         ///
@@ -46,7 +49,7 @@ tidegate_gpu::interop! {
         ///
         /// /// Adopts a stream of another library, which its owner destroys.
         /// fn adopt<T: Send + Sync + 'static>(world: &World, raw: *mut c_void, owner: Arc<T>) -> Result<UnboundStream<Hip>> {
-        ///     // SAFETY: it has a mask, and is alive as long as the owner, which enqueues nothing there.
+        ///     // SAFETY: its mask has all compute units, and it is alive as long as the owner, which enqueues nothing there.
         ///     unsafe { world.adopt_stream("theirs", |gpu, config| HipStream::adopt(gpu, raw.cast(), owner, config)) }
         /// }
         /// ```
