@@ -20,6 +20,8 @@ pub(crate) struct Desks {
     founding: Founding,
     /// Descriptors of teams that this rank does not know yet: their sender, their round, and they themselves.
     early: Vec<(usize, u64, Fds)>,
+    /// Why nothing more will come from the hub.
+    cut_off: Option<String>,
 }
 
 /// The team that this rank makes.
@@ -57,6 +59,7 @@ impl Desks {
             desks: BTreeMap::from([(TeamId::WORLD, world)]),
             founding: Founding::None,
             early: Vec::new(),
+            cut_off: None,
         }
     }
 
@@ -88,9 +91,10 @@ impl Desks {
         }
     }
 
-    /// Notes that this rank asks for a team.
+    /// Notes that this rank asks for a team. If the hub cannot answer any more, the answer is there at once.
     pub(crate) fn ask(&mut self, founders: Founders) {
         self.founding = Founding::Asked(founders);
+        self.answer_without_hub();
     }
 
     /// Notes the answer. `None`: this rank has not asked.
@@ -136,11 +140,14 @@ impl Desks {
         for desk in self.desks.values_mut() {
             desk.mail.cut_off(reason);
         }
-        if let Founding::Asked(_) = self.founding {
-            self.founding = Founding::Answered(Err(Failure::Lost {
-                rank: 0,
-                reason: reason.to_owned(),
-            }));
+        self.cut_off.get_or_insert_with(|| reason.to_owned());
+        self.answer_without_hub();
+    }
+
+    fn answer_without_hub(&mut self) {
+        if let (Founding::Asked(_), Some(reason)) = (&self.founding, &self.cut_off) {
+            let reason = reason.clone();
+            self.founding = Founding::Answered(Err(Failure::Lost { rank: 0, reason }));
             self.early.clear();
         }
     }

@@ -1,9 +1,10 @@
 //! How fields of messages are encoded.
 
 use serde::Serializer;
+use tidegate_hal::control::Packet;
 
 /// The longest label of a collective call.
-pub(crate) const MAX_LABEL: usize = 4096;
+pub(crate) const MAX_LABEL: usize = Packet::MAX_LABEL;
 /// The longest reason. Reasons are for people, and longer ones are cut.
 pub(crate) const MAX_REASON: usize = 1024;
 

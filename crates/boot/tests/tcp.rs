@@ -366,7 +366,16 @@ fn rank_0_that_panics_takes_the_control_plane_with_it() {
                         Event::Message { .. } => false,
                     };
                     assert!(expected, "{second:?}");
-                    assert!(control.exchange("x", Vec::new()).is_err());
+                    let both = [control.rank(), other];
+                    for _ in 0..2 {
+                        assert!(control.exchange("x", Vec::new()).is_err());
+                        // Nobody could answer this.
+                        let error = control.found("rest", &both).unwrap_err();
+                        assert!(
+                            matches!(error, ControlError::PeerLost { rank: 0, .. }),
+                            "{error}"
+                        );
+                    }
                 })
             })
             .collect();

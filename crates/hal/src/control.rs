@@ -61,6 +61,8 @@ impl Packet {
     pub const MAX_BYTES: usize = 1 << 20;
     /// The most handles one packet may carry.
     pub const MAX_HANDLES: usize = 8;
+    /// The most bytes of the label of a call, or of the name of a team.
+    pub const MAX_LABEL: usize = 4096;
 }
 
 /// What one rank brings to [`Control::confer`].
@@ -240,7 +242,8 @@ pub enum ControlError {
         /// The team that the other rank makes.
         theirs: Box<Group>,
     },
-    /// Something exceeds [`Packet::MAX_BYTES`] (some control planes take fewer) or [`Packet::MAX_HANDLES`].
+    /// Something exceeds [`Packet::MAX_BYTES`] (some control planes take fewer), [`Packet::MAX_HANDLES`] or
+    /// [`Packet::MAX_LABEL`].
     #[error(
         "{label}: {}; what is larger goes through a window, or by several calls",
         too_large(*.bytes, *.handles, *.most)

@@ -86,6 +86,30 @@ fn a_root_does_not_wait_for_a_target_that_leaves() {
     }
 }
 
+/// A lane may read a slot that came in an earlier round of the call, behind waits that are for others.
+#[test]
+fn more_ranks_than_a_round_has_peers() {
+    let scans = World::<Host>::local(35, |world| -> Result<()> {
+        stream!(let s = world.stream()?);
+        let choice = Choice {
+            few: 64,
+            ..Choice::on(&s)
+        };
+        let mut scan = Scan::open_with(&s, "scan", 1, choice)?;
+        let x = Region::from_slice(&world, &[1_u64])?.on(&s)?;
+        let mut y = Region::zeroed(&world, 1)?.on(&s)?;
+        for _ in 0..3 {
+            scan.reduce_into(&s, &x, &mut y, Op::Sum)?;
+        }
+        assert_eq!(y.into_host(&s)?[0], world.rank() as u64 + 1);
+        let mut x = x;
+        scan.sum(&s, &mut x)?;
+        assert_eq!(x.into_host(&s)?[0], world.rank() as u64 + 1);
+        Ok(())
+    });
+    scans.into_iter().collect::<Result<()>>().unwrap();
+}
+
 /// The same sums in every run, to the bit, although other ranks are late each time.
 #[test]
 fn a_hundred_runs_have_the_same_bits() {

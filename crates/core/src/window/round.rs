@@ -230,7 +230,8 @@ impl<D: Device> Round<D> {
         for lane in awaits.iter().flat_map(|awaits| &awaits.behind) {
             let apart = is_alone(lane) && !late;
             let origin = follower(inbound, plan, lane, size).filter(|_| !apart);
-            let wait = origin.map(|index| awaited.binary_search(&index).expect("it is an origin"));
+            // Its slots may have come in an earlier round. Then no wait of this one is for them.
+            let wait = origin.and_then(|index| awaited.binary_search(&index).ok());
             let has_room = |wait: &usize| {
                 waits[*wait].len() == 1 || inbound.peers[awaited[*wait]].landed.is_none()
             };
@@ -461,7 +462,8 @@ fn may_be_late<D: Device>(
     let mut origins = Vec::new();
     let follows = plan.behind.iter().all(|lane| {
         let origin = only_origin(lane);
-        let alone = origin.is_some_and(|origin| !origins.contains(&origin));
+        let has_come = |origin| plan.receives.iter().any(|each| each.rank == origin);
+        let alone = origin.is_some_and(|origin| has_come(origin) && !origins.contains(&origin));
         origins.extend(origin);
         let apart = next.is_none_or(|next| is_apart(next, lane, size));
         alone && apart && lane.iter().all(is_plain)

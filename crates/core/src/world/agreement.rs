@@ -372,7 +372,7 @@ impl<'w, D: Device> Agreement<'w, D> {
         // The name may take nearly a whole packet. A reason without room is left out: if the header were too large
         // there would be no call, and the others would wait for one.
         let room = (Packet::MAX_BYTES - SPARE).saturating_sub(header.len());
-        let (letters, trouble) = apart(mine);
+        let (letters, trouble) = apart(label, mine);
         let refusal = match &trouble {
             _ if taken => Some(Refusal::Taken),
             Some(trouble) => Some(Refusal::of(trouble, room)),
@@ -398,7 +398,7 @@ impl<'w, D: Device> Agreement<'w, D> {
     /// Sends letters about the window that is being opened, or says why this rank has failed. Returns the letters to
     /// this rank.
     pub(crate) fn tell(&self, label: &str, which: &Which, mine: Brought) -> Result<Vec<Letter>> {
-        let (letters, trouble) = apart(mine);
+        let (letters, trouble) = apart(label, mine);
         let refusal = trouble.as_ref();
         let refusal = refusal.map(|trouble| Refusal::of(trouble, MOST_TEXT));
         let proposal = Proposal {
@@ -506,12 +506,34 @@ const PART: usize = Packet::MAX_BYTES / 2;
 /// How many bytes of a packet a reason leaves free. Some control planes need them.
 const SPARE: usize = 8192;
 
-/// The letters to send, and the trouble of a rank that has none to send.
-fn apart(mine: Brought) -> (Vec<Letter>, Option<Trouble>) {
-    match mine {
+/// The letters to send, and the trouble of a rank that has none to send. With a letter that is too large there would be no
+/// call, and the others would wait for one.
+fn apart(label: &str, mine: Brought) -> (Vec<Letter>, Option<Trouble>) {
+    let fit = mine.and_then(|letters| {
+        let large = letters.iter().find_map(|letter| too_large(label, letter));
+        large.map_or(Ok(letters), |error| Err(Trouble::Failed(error)))
+    });
+    match fit {
         Ok(letters) => (letters, None),
         Err(trouble) => (Vec::new(), Some(trouble)),
     }
+}
+
+/// The error of a letter that does not fit in a packet.
+fn too_large(label: &str, letter: &Letter) -> Option<Error> {
+    let Letter { rank, packet } = letter;
+    let (bytes, handles) = (packet.bytes.len(), packet.handles.len());
+    let most = Packet::MAX_BYTES - SPARE;
+    (bytes > most || handles > Packet::MAX_HANDLES).then(|| {
+        let label = format!("{label}: what rank {rank} has to know");
+        let error = ControlError::TooLarge {
+            label,
+            bytes,
+            most,
+            handles,
+        };
+        error.into()
+    })
 }
 
 /// The letters to this rank, if the ranks have agreed. A rank that could not do its part gets its own error, unless

@@ -17,7 +17,7 @@ use super::progress::Gathering;
 use super::roster::Roster;
 use super::team::Team;
 use crate::error::{Error, Result, TeamError};
-use crate::ground::lock;
+use crate::ground::{lock, shortened};
 use crate::observe::{self, now};
 
 impl<D: Device> World<D> {
@@ -64,8 +64,10 @@ impl<D: Device> World<D> {
     ///
     /// - [`TeamError::Differ`], on all ranks of both teams, if ranks give different lists that each contain the other
     ///   rank; and on those of more teams that wait for each other in a cycle.
-    /// - [`TeamError::Twice`], [`TeamError::NotListed`], [`Error::NoSuchRank`]: the list is not one of a team. The
-    ///   ranks that gave another list get [`TeamError::Differ`].
+    /// - [`TeamError::Twice`], [`Error::NoSuchRank`]: the list is not one of a team. A rank that is in it and gave another
+    ///   list gets [`TeamError::Differ`].
+    /// - [`TeamError::NotListed`]: this rank is not in its own list, and so takes part in no team. A rank that has listed
+    ///   this one waits until this one makes another team with it, or ends.
     /// - [`Error::Control`] if a rank of the list has ended; [`Error::Forked`].
     ///
     /// # Examples
@@ -304,9 +306,10 @@ impl<D: Device> Team<D> {
             return self.found(name, &good);
         };
         // The ranks that have given another list must not wait for this one. If all have given this one, the team is
-        // made, and dropped.
-        let other = format!("{name}` that cannot be made ({error}), `{name}");
-        drop(self.found(other.into(), &good));
+        // made, and dropped. (No rank can make a team whose name is too long.)
+        if name.len() <= Packet::MAX_LABEL {
+            drop(self.found(another(&name, &error), &good));
+        }
         Err(error)
     }
 
@@ -365,6 +368,13 @@ impl<D: Device> Inner<D> {
         lock(&self.progress).forget(Gathering::of(team));
         lock(&self.events).windows.end(team);
     }
+}
+
+/// The name of a team that is not made, for the ranks that wait for it. It fits in [`Packet::MAX_LABEL`]: otherwise the
+/// control plane would refuse it, and the others would not hear of it.
+fn another(name: &str, error: &Error) -> Arc<str> {
+    let [name, error] = [name, &error.to_string()].map(|text| shortened(text, 1000));
+    format!("{name}` that cannot be made ({error}), `{name}").into()
 }
 
 /// A rank says what no rank of this version of the library says.

@@ -106,6 +106,50 @@ fn nics_carry_each_datum_once_a_node() {
     }
 }
 
+/// With so many ranks a stage takes several rounds, and a rank reads in one what came in an earlier one.
+#[test]
+fn more_ranks_than_a_round_has_peers() {
+    const LEN: usize = 128;
+    for (nodes, each) in [(17, 2), (5, 8)] {
+        let shape: Vec<_> = (0..nodes * each).map(|rank| rank / each).collect();
+        let net = Net::new(shape.len(), Faults::default());
+        let program = |world: World<Host>| -> Result<()> {
+            stream!(let s = world.stream()?);
+            let (rank, ranks) = (world.rank(), world.size());
+            let sum = |to: usize| (to * (to + 1) / 2) as f64;
+            let (mut all, mut one) = (
+                AllReduce::open(&s, "all", LEN)?,
+                Reduce::open(&s, "one", ranks - 1, LEN)?,
+            );
+            let mut parts = ReduceScatter::open(&s, "parts", LEN)?;
+            let mut scan = Scan::open(&s, "scan", LEN)?;
+            let mine = |len| Region::from_slice(&world, &vec![rank as f64 + 1.0; len])?.on(&s);
+            let (mut x, mut at_root, blocks) = (mine(LEN)?, mine(LEN)?, mine(LEN * ranks)?);
+            let [mut y, mut part, mut below] = [0; 3].map(|_| mine(LEN).unwrap());
+            for _ in 0..2 {
+                scan.reduce_into(&s, &x, &mut below, Op::Sum)?;
+                all.reduce_into(&s, &x, &mut y, Op::Sum)?;
+                parts.sum(&s, &blocks, &mut part)?;
+            }
+            one.sum(&s, &mut at_root)?;
+            all.sum(&s, &mut x)?;
+            let expected = [sum(ranks), sum(ranks), sum(ranks), sum(rank + 1)];
+            for (came, expected) in [x, y, part, below].into_iter().zip(expected) {
+                assert_eq!(
+                    came.into_host(&s)?[..],
+                    [expected; LEN],
+                    "{rank} of {ranks}"
+                );
+            }
+            let expected = [rank as f64 + 1.0, sum(ranks)][usize::from(rank == ranks - 1)];
+            assert_eq!(at_root.into_host(&s)?[..], [expected; LEN]);
+            Ok(())
+        };
+        let results = World::local_on(&shape, |rank| nic(&net, rank), program);
+        results.into_iter().collect::<Result<()>>().unwrap();
+    }
+}
+
 /// Rank 1 ends when it has enqueued its part of some calls. It also brings data to its node, and from there to another.
 /// The others wait for it, and all of them are told.
 #[test]

@@ -1,9 +1,11 @@
 //! The work that windows with very many slots take.
 
+use tidegate_hal::control::ControlError;
 use tidegate_host::Host;
 use tidegate_loopback::Loopback;
 
 use super::super::{SlotWindow, exchange};
+use crate::error::{Error, WindowError};
 use crate::ground::VISITS;
 use crate::{Region, Route, World, WorldOptions};
 
@@ -49,6 +51,38 @@ fn visits(slots: u64, order: Order, options: impl Fn(usize) -> WorldOptions + Sy
         visits
     });
     *ranks.iter().max().expect("there are two")
+}
+
+/// What two ranks have to know of each other goes in one letter. If that is too long, both hear of it.
+#[test]
+fn a_letter_that_is_too_long_leaves_nobody_waiting() {
+    World::<Host>::local(2, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let (rank, mut window) = (world.rank(), SlotWindow::<u8>::new("many"));
+        for key in 0..160_000 {
+            match rank {
+                0 => drop(window.slot_to(1, key)),
+                _ => drop(window.slot_from(0, key, 1)),
+            }
+        }
+        let error = window.open(&s).unwrap_err();
+        match (rank, &error) {
+            (0, Error::Control(ControlError::TooLarge { label, .. })) => {
+                assert!(label.contains("rank 1"), "{error}");
+            }
+            (_, Error::Open(WindowError::Disagreement { .. })) => {
+                assert!(error.to_string().contains("rank 1 has to know"), "{error}");
+            }
+            _ => panic!("{error}"),
+        }
+        // Nothing is left of it.
+        let mut window = SlotWindow::<u8>::new("many");
+        match rank {
+            0 => drop(window.slot_to(1, 0)),
+            _ => drop(window.slot_from(0, 0, 1)),
+        }
+        window.open(&s).unwrap();
+    });
 }
 
 /// With 16 times as many slots it takes 16 times as many looks, times a logarithm. The square would be 256 times as

@@ -213,11 +213,12 @@ fn wrong_lists_are_refused_on_all_ranks_and_nothing_is_left_of_them() {
             matches!(error, Error::Team(TeamError::NotListed { rank, .. }) if rank == me),
             "{error}"
         );
-        // One rank gives another list, or a wrong one, or another name.
+        // One rank gives another list, or a wrong one, or another name. The name may be as long as can be.
         let lists: [&[usize]; 2] = [&[2, 1, 0], &[0, 1, 2, 2]];
-        for list in lists {
+        let long = "t".repeat(4000);
+        for (list, name) in lists.into_iter().zip(["t", &long]) {
             let mine: &[usize] = if me == 1 { list } else { &[0, 1, 2] };
-            let error = world.team("t", mine).unwrap_err();
+            let error = world.team(name, mine).unwrap_err();
             let typed = matches!(
                 error,
                 Error::Team(TeamError::Differ { .. } | TeamError::Twice { .. })
