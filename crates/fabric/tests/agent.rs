@@ -11,7 +11,7 @@ mod skip;
 use std::time::Duration;
 
 use rest::{Rest, ran, rests};
-use rig::{Rig, SENT};
+use rig::{Rig, SENT, SETTLES};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
 use tidegate_hal::nic::Direction;
@@ -113,6 +113,8 @@ fn role_of_a_process() {
     }
     let each = (ran(&[]) - before) as f64 / EPOCHS as f64 / 1e3;
     println!("idle {idle} a second, armed {armed}, {each:.1} us an epoch");
+    // The last put may still be arriving.
+    assert!(rig.nic.quiesce(SETTLES));
 }
 
 #[test]

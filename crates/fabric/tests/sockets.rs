@@ -5,7 +5,7 @@ mod rig;
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
 
-use rig::Rig;
+use rig::{Rig, SETTLES};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::chain::Signals;
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire};
@@ -21,7 +21,11 @@ fn with(choose: impl Fn(Choice) -> Choice, options: &Options, test: impl Fn(&Rig
             .engine(EngineChoice::Triggered)
             .signals(signals);
         match FabricWire::open(&choose(choice)) {
-            Ok(wire) => test(&Rig::new(wire, options.clone(), true)),
+            Ok(wire) => {
+                let rig = Rig::new(wire, options.clone(), true);
+                test(&rig);
+                assert!(rig.nic.quiesce(SETTLES));
+            }
             Err(error) => return skip::skipped("the contract over sockets", &error.to_string()),
         }
     }
