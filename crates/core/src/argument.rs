@@ -96,6 +96,35 @@ pub unsafe trait Lowered: Copy + Send + 'static {
     fn push(self, parameters: &mut Parameters);
 }
 
+/// An argument with which a kernel waits for no peer: each but a half that is lent. A kernel of another library gets
+/// such arguments only, since nobody makes sure that all of its blocks run at the same time. (See
+/// [`foreign`](crate::kernel::foreign).)
+///
+/// # Examples
+///
+/// ```
+/// # use tidegate::host::prelude::*;
+/// use tidegate::error::DeviceError;
+/// use tidegate::host::{Host, HostStream};
+/// use tidegate::kernel::{Argument, Parameters, WaitsForNobody, foreign};
+///
+/// # tidegate::doc::stream(|world, s| {
+/// /// Launches another library's kernel with any argument that such kernels take.
+/// fn call<'s, A: Argument<'s, Host, Lowered: WaitsForNobody>>(s: &Stream<'s>, argument: A) -> Result<()> {
+///     let enqueue = |_: &HostStream, _: &Parameters| Ok::<_, DeviceError>(()); // the library's call
+///     // SAFETY: it enqueues nothing.
+///     s.launch(unsafe { foreign(enqueue) }, (argument,))
+/// }
+/// # let x = Region::from_slice(world, &[1.0])?.on(s)?;
+/// call(s, &x)
+/// # });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a kernel of another library cannot own a half of a window",
+    note = "nobody makes sure that all of its blocks run at the same time"
+)]
+pub trait WaitsForNobody: Lowered {}
+
 /// How an argument relates to the slots of a window. A window is named by the number of its declaration.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
@@ -229,6 +258,8 @@ unsafe impl<T: Element> Lowered for LoweredShared<T> {
     }
 }
 
+impl<T: Element> WaitsForNobody for LoweredShared<T> {}
+
 // SAFETY: see `view`.
 unsafe impl<T: Element> Lowered for LoweredExclusive<T> {
     type View<'k> = &'k mut [T];
@@ -242,3 +273,5 @@ unsafe impl<T: Element> Lowered for LoweredExclusive<T> {
         self.0.push(parameters);
     }
 }
+
+impl<T: Element> WaitsForNobody for LoweredExclusive<T> {}

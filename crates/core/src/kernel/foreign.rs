@@ -7,11 +7,12 @@
 //!
 //! # Failure
 //!
-//! An error of the code is the error of the launch. If there are too many parameters, the code is not called.
+//! An error of the code is the error of the launch. If there are too many parameters, the code is not called. A half that
+//! is lent is not an argument of such a kernel: the compiler refuses it ([`WaitsForNobody`]).
 
 use tidegate_hal::device::{Call, Device, DeviceError, Parameters, Reclaim as _, Stream as _};
 
-use super::{Argument, Kernel, Lowered};
+use super::{Argument, Kernel, Lowered, WaitsForNobody};
 use crate::argument::check_handles;
 use crate::error::Result;
 use crate::stream::Stream;
@@ -41,6 +42,11 @@ pub struct Foreign<F>(F);
 /// There is room for [`Parameters::MAX`] parameters, of [`Parameters::MAX_BYTES`] in all. If there are more, the launch
 /// is refused ([`KernelError::TooManyArguments`](crate::error::KernelError::TooManyArguments)), and the function is not
 /// called.
+///
+/// Such a kernel cannot own a half of a window (`inbox.lend()`, `outbox.lend()`): the compiler refuses the argument
+/// ([`WaitsForNobody`]). A kernel with a half waits with all of its blocks, so all of them must run at the same time. Only
+/// the launch of a function of a module makes sure of that. Work that waits for peers in its own way, such as a
+/// collective of NCCL, finds room beside the batches and kernels of other streams only if you leave it.
 ///
 /// # Safety
 ///
@@ -88,7 +94,7 @@ macro_rules! kernel_of {
         impl<'s, Dev, Fun, $($name),+> Kernel<'s, Dev, ($($name,)+)> for Foreign<Fun>
         where
             Dev: Device,
-            $($name: Argument<'s, Dev>,)+
+            $($name: Argument<'s, Dev, Lowered: WaitsForNobody>,)+
             Fun: FnOnce(&Dev::Stream, &Parameters) -> Result<(), DeviceError>,
         {
             #[allow(non_snake_case)]

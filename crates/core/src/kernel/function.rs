@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tidegate_hal::code::Code;
 use tidegate_hal::device::{DeviceError, Grid, Issues, LaunchDevice, Parameters};
 
-use super::{Argument, Kernel, Lowered, LoweredExclusive, LoweredShared};
+use super::{Argument, Kernel, Lowered, LoweredExclusive, LoweredShared, WaitsForNobody};
 use crate::argument::check_handles;
 use crate::element::Element;
 use crate::error::{KernelError, Result};
@@ -387,6 +387,8 @@ unsafe impl<T: Element> Lowered for Plain<T> {
         parameters.push(&self.0);
     }
 }
+
+impl<T: Element> WaitsForNobody for Plain<T> {}
 
 // SAFETY: a value names no memory.
 unsafe impl<'s, T: Element, D: tidegate_hal::device::Device> Argument<'s, D> for Plain<T> {

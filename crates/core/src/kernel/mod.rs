@@ -31,7 +31,7 @@ mod foreign;
 mod function;
 mod launch;
 
-pub use crate::argument::{Argument, Lowered, LoweredExclusive, LoweredShared};
+pub use crate::argument::{Argument, Lowered, LoweredExclusive, LoweredShared, WaitsForNobody};
 pub use foreign::{Foreign, foreign};
 pub use function::{Function, Launch, Module, Parameter, Plain, Signature};
 pub use tidegate_hal::code::{Code, SourceText};
@@ -73,7 +73,8 @@ use crate::stream::Stream;
     note = "its arguments are on the kernel's stream (`region.on(&stream)?`), and borrowed: `&mut region`, `&region`, `inbox.view()`, or a tuple of them and of numbers",
     note = "write the types of a closure's arguments, `move` what it captures, and let it capture only `Clone + Send + 'static` values",
     note = "a kernel has at most 16 arguments: put several arrays into one region, or capture data that the host only reads in an `Arc`",
-    note = "a function of `kernel!` takes exactly the declared types, in that order: `&mut [T]` from `&mut region`, `&[T]` from `&region`, `Slots<T>` from `inbox.view()`, numbers of the same type"
+    note = "a function of `kernel!` takes exactly the declared types, in that order: `&mut [T]` from `&mut region`, `&[T]` from `&region`, `Slots<T>` from `inbox.view()`, numbers of the same type",
+    note = "a kernel of `foreign` cannot own a half of a window: lend `inbox.lend()` or `outbox.lend()` to a function of `kernel!`, or on the host to a closure"
 )]
 pub trait Kernel<'s, D: Device, A> {
     /// Enqueues the kernel.

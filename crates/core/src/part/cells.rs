@@ -10,7 +10,7 @@ use tidegate_hal::memory::Ptr;
 #[cfg(doc)]
 use super::set::IndexSet;
 use super::set::Members;
-use crate::argument::Lowered;
+use crate::argument::{Lowered, WaitsForNobody};
 use crate::element::Element;
 
 /// The view of a kernel that only reads a part of a region, or the [rest](crate::window::Exposed::rest) of a window's
@@ -400,3 +400,6 @@ unsafe impl<T: Element> Lowered for LoweredPart<T, true> {
         self.push_whole(parameters);
     }
 }
+
+impl<T: Element> WaitsForNobody for LoweredPart<T, false> {}
+impl<T: Element> WaitsForNobody for LoweredPart<T, true> {}

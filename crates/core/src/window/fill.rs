@@ -9,7 +9,7 @@ use tidegate_words::{Bell, Grant, Granted, Word};
 use super::grants::{Cell, OutEntry, Place};
 use super::handle::Out;
 use super::{BySlot, Discipline};
-use crate::argument::{Lowered, OfSlots};
+use crate::argument::{Lowered, OfSlots, WaitsForNobody};
 use crate::element::Element;
 
 /// The outbound slots of a window, as a kernel fills them: see [`Outbox::open`](super::Outbox::open). A kernel can put
@@ -402,6 +402,8 @@ unsafe impl<T: Element, K: Discipline> Lowered for LoweredOut<T, K> {
     }
 }
 
+impl<T: Element, K: Discipline> WaitsForNobody for LoweredOut<T, K> {}
+
 /// `tidegate::OutSlots` of device code.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -467,3 +469,5 @@ unsafe impl<T: Element, K: Discipline> Lowered for LoweredLast<T, K> {
         });
     }
 }
+
+impl<T: Element, K: Discipline> WaitsForNobody for LoweredLast<T, K> {}

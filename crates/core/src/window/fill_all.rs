@@ -11,7 +11,7 @@ use super::grants::Place;
 use super::handle::Out;
 use super::opened::Opened;
 use super::{BySlot, Discipline, Fillable};
-use crate::argument::{Argument, Lowered, OfSlots};
+use crate::argument::{Argument, Lowered, OfSlots, WaitsForNobody};
 use crate::element::Element;
 use crate::error::{EpochError, Error, Result};
 use crate::stream::Stream;
@@ -147,6 +147,8 @@ unsafe impl<T: Element, K: Discipline> Lowered for LoweredAll<T, K> {
         });
     }
 }
+
+impl<T: Element, K: Discipline> WaitsForNobody for LoweredAll<T, K> {}
 
 /// The right to complete all targets from inside a kernel, as that kernel's argument. The kernel sees [`AllSlots`]. See
 /// [`Opened::last_of_all`].

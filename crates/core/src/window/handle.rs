@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use tidegate_hal::device::{Device, Issues, Parameters};
 
-use crate::argument::{Argument, Lowered, OfSlots};
+use crate::argument::{Argument, Lowered, OfSlots, WaitsForNobody};
 use crate::carry::{Carry, Visitor};
 use crate::element::Element;
 use crate::error::Result;
@@ -404,6 +404,8 @@ macro_rules! argument {
                 parameters.push(&self.index);
             }
         }
+
+        impl<T: Element> WaitsForNobody for $handle<T> {}
 
         // SAFETY: a handle names no memory.
         unsafe impl<'s, T: Element, D: Device> Argument<'s, D> for $handle<T> {

@@ -9,7 +9,7 @@ use tidegate_hal::memory::{Block, Ptr, Sharing};
 use tidegate_words::{Word, ahead};
 
 use super::handle::In;
-use crate::argument::{Lowered, OfSlots};
+use crate::argument::{Lowered, OfSlots, WaitsForNobody};
 use crate::element::Element;
 use crate::error::Result;
 
@@ -300,6 +300,8 @@ unsafe impl<T: Element> Lowered for LoweredSlots<T> {
         parameters.push(&(self.slots.1 as u64));
     }
 }
+
+impl<T: Element> WaitsForNobody for LoweredSlots<T> {}
 
 impl<T> std::fmt::Debug for Slots<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
