@@ -162,7 +162,7 @@ const MOST_LABEL: usize = 2048;
 impl<D: Device> World<D> {
     /// Sends every rank's bytes to every rank, and returns them in the order of the ranks. Use it for results and
     /// set-up, not for the data path. The call is collective; `label` names it, and ranks compare their labels (of a
-    /// label over 1 KiB its beginning). A rank contributes at most 1 MiB (1048576 bytes), and each rank gets the bytes
+    /// label over 2 KiB its beginning). A rank contributes at most 1 MiB (1048576 bytes), and each rank gets the bytes
     /// of all. Send larger data through a window to the rank that needs it, or use several calls.
     ///
     /// # Errors
