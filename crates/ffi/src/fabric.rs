@@ -52,7 +52,10 @@
 //!   for 0 bytes only ([`Info::max_order_waw_size`]), although its one connection for each peer keeps that order. A
 //!   write that fails at the target is *complete* all the same, unless it was to be delivered
 //!   ([`OpFlags::DELIVERY_COMPLETE`]). The error ends the connection, appears in the queue, and is not counted. The
-//!   next operation connects again. Hints with the domain's name can find nothing.
+//!   next operation connects again. Hints with the domain's name can find nothing. *It crashes* if a connection ends in
+//!   the middle of an incoming write with [`OpFlags::REMOTE_CQ_DATA`]: when this end closes its endpoint, and from 1.18
+//!   on also when the peer dies. (`tcp` reports the write as failed, without a context, and `ofi_rxm` reads behind
+//!   the context.) It bears the same for a write without such data, and a write of 0 bytes has no middle.
 //! - *`tcp`* alone has endpoints of this kind from 1.18 on (tested with 2.5), without the layer `ofi_rxm`. It behaves
 //!   the same, and is faster.
 //! - *shm* is the fastest. If several threads of one process open endpoints, two can get the same name, and then one is

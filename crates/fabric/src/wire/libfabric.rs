@@ -7,7 +7,8 @@
 //! Such a write completes when its source may be reused. Some providers report it complete although the target has
 //! refused it (`tcp;ofi_rxm` with a wrong key), and a connection that is made again has lost what was on its way. The
 //! engine notices both, because it reads how much has come. All other writes ask for `FI_DELIVERY_COMPLETE`. A notice
-//! without data writes 8 bytes to the peer's *pad*, memory that each endpoint has for this.
+//! without data writes 8 bytes to the peer's *pad*, memory that each endpoint has for this. Over `tcp;ofi_rxm`, the
+//! notice of a long write follows its data, because the provider may crash otherwise: see `follow`.
 //!
 //! A thread that polls makes progress. Between polls the agent sleeps in `fi_cq_sread` if the provider allows it.
 //! Otherwise it sleeps briefly and looks again.
@@ -25,19 +26,22 @@ mod bed;
 mod chain;
 mod choice;
 mod error;
+mod follow;
 mod gate;
 mod here;
+mod piece;
 mod pool;
 mod probe;
 mod region;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tidegate_ffi::fabric::{
-    AddressVector, Caps, Completion, CompletionQueue, Counted, Counter, CqError, Desc, Domain,
-    Endpoint, EndpointBuilder, Library, Local, MemoryRegion, Message, OpFlags, Peer, Post,
-    RegisterOptions, RemotePiece, RemoteRegion, Reported, WaitObject,
+    AddressVector, Caps, Completion, CompletionQueue, Counted, Counter, CqError, Domain, Endpoint,
+    EndpointBuilder, Library, Local, MemoryRegion, Peer, Post, RegisterOptions, RemotePiece,
+    RemoteRegion, Reported, WaitObject,
 };
 use tidegate_hal::nic::{Keep, NicError};
 use tidegate_hal::tell;
@@ -48,10 +52,12 @@ pub use here::{Here, here};
 pub use region::Remote;
 
 use super::chain::{Chain, Signals};
-use super::{Event, LAST, Limits, Op, Posted, Sleeper, Wire};
+use super::{Event, Limits, Op, Posted, Sleeper, Wire};
 use crate::base::{MOST_HANDED, MOST_RAILS};
 use bed::{Bed, Entries, Taken};
 use chain::{FabricChain, Parts};
+use follow::{Follower, Followers};
+use piece::{Kind, local, remote, transfer};
 use pool::Pool;
 use region::{Key, PAD, Pad, access, system};
 
@@ -102,6 +108,8 @@ pub struct FabricWire {
     _pad: MemoryRegion,
     /// The 8 bytes that notices without data send.
     bytes: Arc<Pad>,
+    /// The notices that follow their data.
+    followers: Followers,
     under_way: usize,
     /// A buffer for polls, empty in between.
     taken: Vec<Taken>,
@@ -236,6 +244,7 @@ impl FabricWire {
                 bytes: info.max_msg_size().clamp(8, MOST),
                 depth: info.tx_size().clamp(1, DEPTH),
             },
+            followers: Followers::new(&info.provider()),
             provider: info.provider(),
             address: postcard::to_stdvec(&address).expect("plain data can be encoded"),
             // A counter wakes nobody, so an agent with chains must look.
@@ -288,6 +297,9 @@ impl FabricWire {
                 if completion.context >= ADDRESSES {
                     return Ok(Some(Event::Moved));
                 }
+                if self.followers.delivered(completion.context) {
+                    return Ok(None);
+                }
                 // (The engine drops operations that were never posted.)
                 self.under_way = self.under_way.saturating_sub(1);
                 Ok(Some(Event::Done(completion.context as u64 - 1)))
@@ -296,17 +308,49 @@ impl FabricWire {
                 Ok(Some(Event::Broken(error.context, error.to_string())))
             }
             Err(CqError::Completion(error)) if error.context != 0 => {
-                self.under_way = self.under_way.saturating_sub(1);
-                Ok(Some(Event::Failed(
-                    error.context as u64 - 1,
-                    error.to_string(),
-                )))
+                self.followers.failed(error.context);
+                Ok(Some(self.failed(error.context, error.to_string())))
             }
             Err(CqError::Completion(error)) => {
                 tell(|| tracing::warn!("{}: {error}", self.provider));
                 Ok(None)
             }
             Err(CqError::Queue(error)) => Err(system("reading the completion queue")(error)),
+        }
+    }
+
+    fn failed(&mut self, context: usize, why: String) -> Event {
+        self.under_way = self.under_way.saturating_sub(1);
+        Event::Failed(context as u64 - 1, why)
+    }
+
+    /// The pieces of a notice without data.
+    fn pads(&self, pad: &RemoteRegion) -> (Local, RemotePiece) {
+        // A provider that does not bear long writes with notices bears those without bytes best: see `follow`.
+        let len = if self.followers.is_needed() { 0 } else { PAD };
+        (local(self.bytes.at().cast(), len), remote(pad, 0, len))
+    }
+
+    /// Posts the notices whose data is delivered, as far as the provider takes them. Appends the failures.
+    fn follow(&mut self, events: &mut Vec<Event>) {
+        for _ in 0..self.followers.due() {
+            let follower = self.followers.next().expect("it is due");
+            let Follower { context, peer, .. } = follower;
+            let (to, pad) = self.peers[peer].as_ref().expect("data was sent there");
+            // SAFETY: pads live as long as the endpoint.
+            let posted = unsafe {
+                let kind = Kind::Write(Some(follower.notice));
+                transfer(&self.endpoint, self.pads(pad), *to, kind, context)
+            };
+            match posted {
+                Ok(Post::Taken) => {}
+                Ok(Post::Again) => {
+                    if !self.followers.again(follower, Instant::now()) {
+                        events.push(self.failed(context, "its notice was not taken".into()));
+                    }
+                }
+                Err(error) => events.push(self.failed(context, error.to_string())),
+            }
         }
     }
 }
@@ -397,17 +441,9 @@ unsafe impl Wire for FabricWire {
         let Some((to, pad)) = self.peers.get(peer).and_then(Option::as_ref) else {
             return Err(NicError::BadKey(format!("rank {peer} has no endpoint")));
         };
-        let local = |address: *mut u8, len| Local {
-            address: address.cast(),
-            len,
-            desc: Desc::NONE,
-        };
-        let piece = |region: &RemoteRegion, offset: usize, len| RemotePiece {
-            address: region.base() + offset as u64,
-            len,
-            key: region.key(),
-        };
-        let (here, there, notice, reads) = match op {
+        // Completions of peers' operations have context 0.
+        let context = cookie as usize + 1;
+        let (pieces, kind) = match op {
             Op::Write {
                 from,
                 bytes,
@@ -415,10 +451,11 @@ unsafe impl Wire for FabricWire {
                 offset,
                 notice,
             } => (
-                local(from.cast_mut(), bytes),
-                piece(&to.region, offset, bytes),
-                notice,
-                false,
+                (
+                    local(from.cast_mut(), bytes),
+                    remote(&to.region, offset, bytes),
+                ),
+                Kind::Write(notice),
             ),
             Op::Read {
                 to,
@@ -426,48 +463,30 @@ unsafe impl Wire for FabricWire {
                 from,
                 offset,
             } => (
-                local(to, bytes),
-                piece(&from.region, offset, bytes),
-                None,
-                true,
+                (local(to, bytes), remote(&from.region, offset, bytes)),
+                Kind::Read,
             ),
-            Op::Notify(notice) => (
-                local(self.bytes.at().cast(), PAD),
-                piece(pad, 0, PAD),
-                Some(notice),
-                false,
-            ),
+            Op::Notify(notice) => (self.pads(pad), Kind::Write(Some(notice))),
         };
-        let mut flags = OpFlags::COMPLETION;
-        // A signal's word shows that it has arrived. Everything else needs a completion for that.
-        let signals = notice.is_some_and(|notice| notice & LAST == 0);
-        if !reads && !signals {
-            flags = flags | OpFlags::DELIVERY_COMPLETE;
-        }
-        if notice.is_some() {
-            flags = flags | OpFlags::REMOTE_CQ_DATA;
-        }
-        let message = Message {
-            local: &[here],
-            peer: *to,
-            remote: &[there],
-            // Completions of peers' operations have context 0.
-            context: cookie as usize + 1,
-            data: notice.unwrap_or(0),
-            flags,
-        };
-        // SAFETY: the caller's promise for the memory; pads live as long as the endpoint. The context is a number, and
-        // no provider dereferences it, because the hints offer no mode that would.
-        let posted = unsafe {
-            if reads {
-                self.endpoint.read_msg(&message)
-            } else {
-                self.endpoint.write_msg(&message)
+        let (kind, behind) = match kind {
+            Kind::Write(notice @ Some(_)) if self.followers.follows(pieces.0.len) => {
+                (Kind::Write(None), notice)
             }
+            kind => (kind, None),
         };
-        match posted.map_err(system("posting an operation"))? {
+        // SAFETY: the caller's promise for the memory; pads live as long as the endpoint.
+        let posted = unsafe { transfer(&self.endpoint, pieces, *to, kind, context) };
+        match posted? {
             Post::Taken => {
                 self.under_way += 1;
+                if let Some(notice) = behind {
+                    self.followers.await_data(Follower {
+                        context,
+                        peer,
+                        notice,
+                        refused: None,
+                    });
+                }
                 Ok(Posted::Taken)
             }
             Post::Again => Ok(Posted::Full),
@@ -492,6 +511,7 @@ unsafe impl Wire for FabricWire {
             }
         }
         self.taken = taken;
+        self.follow(events);
         broken
     }
 
@@ -549,7 +569,8 @@ unsafe impl Wire for FabricWire {
     }
 
     fn may_sleep(&mut self) -> bool {
-        self.bed.is_empty()
+        // The provider does not say when there is room again for a notice.
+        self.bed.is_empty() && self.followers.due() == 0
     }
 
     fn sleeper(&self) -> Box<dyn Sleeper> {
