@@ -14,13 +14,14 @@
 #include "machine.cuh"
 #include "tidegate.cuh"
 
-// A block puts all elements but the last, and the threads of an odd number name another place (1), or an address that
-// is not aligned (2). Otherwise (0) it is right.
+// A block puts all elements but the last. The first thread names another place (1), the address is not aligned (2), or a
+// warp puts that is not whole (3). Otherwise (0) it is right.
 extern "C" __global__ void put_checked(tidegate::OutSlots<u64> out, tidegate::Out<u64> to, const u64 *x, u64 len, u32 how) {
     if (blockIdx.x != 0 || len < 2) return;
-    const u64 first = how == 1 && threadIdx.x % 2 ? 1 : 0;
+    const u64 first = how == 1 && threadIdx.x == 0 ? 1 : 0;
     const u64 *from = how == 2 ? (const u64 *)((const u8 *)x + 4) : x;
-    out.put(tidegate::Block(), to, first, from, len - 1);
+    if (how == 3) out.put(tidegate::Warp(), to, first, from, len - 1);
+    else out.put(tidegate::Block(), to, first, from, len - 1);
 }
 
 // Each thread completes the target, and then puts (1), or completes it again (2). Otherwise (0) it is right.

@@ -230,9 +230,10 @@ extern "C" __global__ void own_epochs(tidegate::KernelInbox<u64> in, tidegate::K
 }
 // Makes epochs of halves that may have no slots, or no peers: in each one, it puts `number * scale + i` to all elements `i`
 // of all slots, and counts in `errors[0]` the elements that are not `number * theirs + i`. The grid owns both halves. The
-// epochs begin at number `first`. If `x` has a number for each block, each block checks what the next one has written
-// before a post, and before a barrier. Otherwise the blocks never wait for each other, and each in turn comes late: it
-// takes so many nanoseconds before it puts, and before it reads.
+// epochs begin at number `first`. The blocks can wait for each other if `x` has a number for each of them. Then each checks
+// what the next one has written before a post, and before a barrier: in all epochs, or if some block is to come `late`, in
+// each third one. In the other epochs the blocks do not wait for each other, and each in turn comes late: it takes so many
+// nanoseconds before it puts, and before it reads.
 DEV void linger(u64 nanoseconds) {
     const u64 begin = global_timer();
     while (global_timer() - begin < nanoseconds) {}
@@ -241,9 +242,9 @@ extern "C" __global__ void own_all(tidegate::KernelInbox<u64> in, tidegate::Kern
     const tidegate::Grid grid;
     auto inbox = in.own(grid);
     auto outbox = out.own(grid);
-    const bool together = len >= gridDim.x;
     if (length < 1) epochs = 0;
     for (u64 number = first; number < first + epochs && !(inbox.failed() || outbox.failed()); number++) {
+        const bool together = len >= gridDim.x && (!late || number % 3 == 0);
         const bool is_late = !together && blockIdx.x == number / 2 % gridDim.x;
         if (together && threadIdx.x == 0) x[blockIdx.x] = 2 * number;
         auto exposed = tidegate::move(inbox).post();
@@ -284,6 +285,7 @@ extern "C" __global__ void own_wrongly(tidegate::KernelInbox<u64> in, tidegate::
     }
     auto inbox = in.own(tidegate::Grid());
     auto outbox = out.own(tidegate::Grid());
+    if (what == 15) return;  // no epoch, and without `close`
     if (what == 1) {
         tidegate::move(inbox).close();
         auto epoch = tidegate::move(outbox).start();
@@ -294,6 +296,7 @@ extern "C" __global__ void own_wrongly(tidegate::KernelInbox<u64> in, tidegate::
     auto exposed = tidegate::move(inbox).post();
     if (what == 0) return;  // between post and wait
     auto epoch = tidegate::move(outbox).start();
+    const tidegate::OutSlot<u64> late = epoch.slot(to);
     if (what == 2) epoch.put_value(to, number, 1);
     if (what == 3) epoch.put_value(tidegate::Out<u64>{(u32)number}, 0, 1);
     if (what == 8) epoch.put_value(tidegate::FoundOut<u64>(), 0, 1);
@@ -312,7 +315,10 @@ extern "C" __global__ void own_wrongly(tidegate::KernelInbox<u64> in, tidegate::
     }
     if (what == 13) epoch.slot(outbox.find(to));
     if (what == 5) return;  // without `close`
+    if (what == 16) late.put_value(number, 1);  // behind its epoch
     tidegate::move(inbox).close();
+    if (what == 14) tidegate::move(inbox).close();  // once more
+    if (what == 17) inbox.barrier();                // of a token that is closed
     tidegate::move(outbox).close();
 }
 

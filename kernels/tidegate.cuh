@@ -103,7 +103,8 @@
 // star is checked if TIDEGATE_CHECKS is defined before this file is included.
 //
 // 1. `OutSlots` and the other five are used by the functions of this file only.
-// 2. All threads of a team call a put or get of the team together, with the same arguments. *(blocks: the arguments)
+// 2. All threads of a team call a put or get of the team together, with the same arguments. *(blocks: the arguments) The
+//    size of a block that has a `Warp` is a multiple of the warp's*.
 // 3. The elements at `x` are in memory that the kernel may read (or write, for a get), aligned for their type*. If other
 //    threads have written them, a barrier of the team comes before the put. If other threads read them, one comes behind
 //    the get.
@@ -121,6 +122,7 @@
 // Points 2 to 5 hold for its puts, too. Besides, for every grid and all arguments:
 //
 // 1. The parameters and the tokens are used by the functions of this file only. One team takes each half, once, by `own`.
+//    What `epoch.slot(to)` returns is for puts of that epoch only.
 // 2. All threads of the team make the same calls on all tokens that it has, in one order. (Once the stream has failed,
 //    blocks of a grid may differ, as `failed` tells them. The threads of a block never do.)
 // 3. Slots of the inbox are read by `read`, with ordinary loads (not `__ldg`), as far as their length, in a block that has

@@ -38,7 +38,8 @@
 // # Failure
 //
 // A kernel fails its stream in the way of a batch: it records the fault in the stream's state, and in the mirror that the
-// host reads. From then on no wait and no barrier of the kernel blocks, and a thread that has heard neither stores nor adds.
+// host reads. From then on no wait and no barrier of the kernel blocks. A thread that has heard adds nothing any more, and
+// begins no epoch in which it stores. (In an epoch that is open, it may go on storing: the target has posted.)
 // A block of which some thread has not added counts no wait any more. So the word keeps parts of one epoch, a fraction of a
 // quantum. The kernel comes to its end, sooner if it asks (`failed`), and the item behind it poisons the words of all peers.
 
@@ -80,7 +81,7 @@ struct OwnPeer {
   u64 word, operand;          // what this rank waits for
   u64 out;                    // the address of the peer's word
   u32 window, rank, awaited;  // says what is awaited
-  u32 unused;
+  u32 place;                  // where a long wait is reported
   u64 more[3];
 };
 // `crates/core/src/window/lent.rs` and `crates/gpu/src/lower/layout.rs` state the same.
@@ -117,8 +118,8 @@ DEV bool has_stopped(OwnState *state, OwnMirror *mirror) {
 DEV bool has_come(u64 value, u64 from) { return (i64)((value & ~GRANT_POISON) - from) >= (i64)GRANT_QUANTUM; }
 
 // The rest of a wait that takes longer than an instant: one thread's, for one peer.
-inline APART bool await_long(OwnState *state, OwnMirror *mirror, const OwnPeer *peer, u64 from, u32 place) {
-  OwnBlocked *blocked = &mirror->blocked[place % 64];
+inline APART bool await_long(OwnState *state, OwnMirror *mirror, const OwnPeer *peer, u64 from) {
+  OwnBlocked *blocked = &mirror->blocked[peer->place % 64];
   bool is_reported = false, ok = false;
   for (u32 looks = 0;; looks++) {
     const u64 value = load_acquire(peer->word);
@@ -131,7 +132,8 @@ inline APART bool await_long(OwnState *state, OwnMirror *mirror, const OwnPeer *
       break;
     }
     if (looks % 16 == 0 && has_stopped(state, mirror)) break;
-    // The host watches waits that take long. One of the waiting blocks reports for all of them.
+    // The host watches waits that take long. One of the blocks that wait for this peer reports for all of them. (Each peer
+    // of each half has a place of its own, as long as there are at most 64.)
     if (looks >= 4096 && looks % 1024 == 0 && !load_relaxed32(&blocked->active)) {
       blocked->window = peer->window;
       blocked->peer = peer->rank;
@@ -245,14 +247,16 @@ template <class Team> class Owned {
 
   DEV explicit Owned(const OwnHalf &lent) : half(lent), made(0), most(~0ull), arrivals(0), here(true) {
     block_barrier();
-    if (half.peers) {
-      // (The host's epochs count there, too.)
-      const u64 had = load_data<u64>(peer(0)->operand) / GRANT_QUANTUM;
-      most = had < OWN_EPOCHS ? OWN_EPOCHS - had : 0;
+    // The host's epochs count there, too, and of one peer they may be more than of another.
+#pragma unroll 1
+    for (u64 k = 0; k < half.peers; k++) {
+      const u64 had = load_data<u64>(peer(k)->operand) / GRANT_QUANTUM, left = had < OWN_EPOCHS ? OWN_EPOCHS - had : 0;
+      most = left < most ? left : most;
     }
     if (Block().rank() == 0) *owner_failed() = has_stopped(half.state, half.mirror);
     block_barrier();
     live = !*owner_failed();
+    note(NOT_CLOSED);
   }
   DEV Owned(Owned &&other) : half(other.half), made(other.made), most(other.most), arrivals(other.arrivals), live(other.live), here(other.here) { other.here = false; }
   DEV Owned &operator=(Owned &&other) {
@@ -348,16 +352,18 @@ template <class Team> class Owned {
       // Short waits end here.
 #pragma unroll 1
       for (int looks = 0; looks < 64 && !(ok = has_come(value, from)); looks++) value = load_acquire(peer(k)->word);
-      if (!ok && (!live || !await_long(half.state, half.mirror, peer(k), from, (u32)k))) *owner_failed() = 1;
+      if (!ok && (!live || !await_long(half.state, half.mirror, peer(k), from))) *owner_failed() = 1;
     }
     block_barrier();
     live = live && !*(volatile u32 *)owner_failed();
     if (live && half.peers) note_arrival(Team(), &half.head->waited);
   }
 
-  // Gives the half back to the host.
+  // Gives the half back to the host. The token is of no use then.
   DEV void close_half() {
     check();
+    if (!here) return;
+    here = false;
     if (!gather(Team(), &half.head->closed) || !live) return;
     if (Block().rank() == 0) {
       store_relaxed((u64)&half.head->state, 0);
@@ -500,7 +506,13 @@ template <class T, class Team> class Outbox : Owned<Team> {
   DEV void await_team() const { this->await_blocks(); }
 
   // Gives the outbox back to the host. Every thread of the team calls this once, at the end.
-  DEV void close() && { this->close_half(); }
+  DEV void close() && {
+    // A put that came too late, through the slot of an epoch that is over.
+    block_barrier();
+    const u64 found = Block().rank() == 0 ? load_relaxed((u64)this->half.slots) : 0;
+    if (found) this->fault(found);
+    this->close_half();
+  }
 };
 
 // An access epoch. All targets have posted, so a put stores straight to its slot. If the stream has failed, nothing is

@@ -42,7 +42,7 @@ struct Block {
   DEV u64 rank() const { return threadIdx.x + (u64)blockDim.x * (threadIdx.y + (u64)blockDim.y * threadIdx.z); }
   DEV u64 size() const { return (u64)blockDim.x * blockDim.y * blockDim.z; }
 };
-// A warp of NVIDIA's GPUs, a wave of AMD's. The size of the block is a multiple of its size.
+// A warp of NVIDIA's GPUs, a wave of AMD's. The size of the block must be a multiple of its size.
 struct Warp {
   static constexpr unsigned width = WARP;
   DEV u64 rank() const { return Block().rank() % WARP; }
@@ -178,14 +178,16 @@ template <class T> DEV T load_value(u64 from) {
 #if defined(TIDEGATE_CHECKS)
 // Whether all threads of the team have the same arguments. (A thread that is missing is not found: the others wait for it.)
 template <class Team> DEV bool is_together(Team, u64, u64, u64, u64) { return true; }
+DEV bool is_together(Warp warp, u64, u64, u64, u64) { return Block().size() % warp.size() == 0; }
 DEV bool is_together(Block block, u64 slot, u64 first, u64 from, u64 count) {
   __shared__ u64 said[4];
+  __shared__ u32 differ;
   block_barrier();
-  if (block.rank() == 0) said[0] = slot, said[1] = first, said[2] = from, said[3] = count;
+  if (block.rank() == 0) said[0] = slot, said[1] = first, said[2] = from, said[3] = count, differ = 0;
   block_barrier();
-  bool same = said[0] == slot && said[1] == first && said[2] == from && said[3] == count;
+  if (said[0] != slot || said[1] != first || said[2] != from || said[3] != count) *(volatile u32 *)&differ = 1;
   block_barrier();
-  return same;
+  return !*(volatile u32 *)&differ;
 }
 // What is wrong with the arguments of a team, whose own elements are at `own`.
 template <unsigned align, class Team> DEV u32 check_team(Team team, u64 slot, u64 first, u64 own, u64 count) {

@@ -134,7 +134,8 @@ fn a_kernel_with_checks_finds_what_breaks_its_contract() {
     let put = |how: u32| {
         wrong(move |s, (_, checked), outbox, to, x| {
             let mut opened = outbox.open(s)?;
-            let kernel = checked.put_checked.threads(64, 64);
+            // A warp and a half, or not even a wave of 64 threads.
+            let kernel = checked.put_checked.threads(48, 48);
             s.launch(kernel, (opened.slots(), to[0], x, how))?;
             end(s, opened)
         })
@@ -152,6 +153,7 @@ fn a_kernel_with_checks_finds_what_breaks_its_contract() {
     }
     assert_eq!(fault(put(1)), PutFault::NotTogether { slot: 0 });
     assert_eq!(fault(put(2)), PutFault::Unaligned { slot: 0 });
+    assert_eq!(fault(put(3)), PutFault::NotTogether { slot: 0 });
     // The target may have gone on before.
     for (how, expected) in [
         (1, PutFault::Completed { slot: 0 }),

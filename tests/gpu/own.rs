@@ -21,7 +21,8 @@ tidegate::kernel! {
         fn epochs = "own_epochs"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, from: In<u64>, to: Out<u64>, x: &mut [u64], state: &mut [u64], epochs: u64, scale: u64, theirs: u64, errors: &mut [u64], how: u32);
         /// The grid owns both halves, which may have no slots or peers. It puts to all slots, and counts what is not as
         /// it should be, in `epochs` epochs whose numbers begin with `first`. The blocks wait for each other if `x` has a
-        /// number for each of them. Otherwise one of them takes `late` nanoseconds, twice in an epoch.
+        /// number for each of them; in each third epoch only, if `late` is not 0. In the other epochs one of them takes
+        /// `late` nanoseconds, twice.
         fn all = "own_all"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, x: &mut [u64], first: u64, epochs: u64, scale: u64, theirs: u64, late: u64, errors: &mut [u64]);
         /// Does something wrong.
         fn wrongly = "own_wrongly"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, to: Out<u64>, number: u64, what: u32);
@@ -195,12 +196,24 @@ fn many_epochs_of_kernels_are_right() {
     assert!(epochs >= most / 27 * 27);
 }
 
+/// In which epochs the blocks of a grid wait for each other. In the others, one of them comes late.
+#[derive(Clone, Copy, PartialEq)]
+enum Together {
+    Never,
+    Sometimes,
+    Always,
+}
+
+impl Together {
+    const ALL: [Together; 3] = [Together::Never, Together::Sometimes, Together::Always];
+}
+
 /// Grids own the halves of all ranks. `targets` are those of a rank, and `blocks` are the blocks of its grids.
 fn grids(
     n: usize,
     targets: impl Fn(usize) -> Vec<usize> + Sync,
     buffers: Buffers,
-    together: bool,
+    together: Together,
     blocks: impl Fn(usize) -> Vec<usize> + Sync,
 ) {
     ranks(n, |world, _| {
@@ -217,10 +230,15 @@ fn grids(
             }
         }
         let (mut inbox, mut outbox) = window.open(&s).unwrap();
-        let len = if together { 64 } else { 1 };
+        let len = if together == Together::Never { 1 } else { 64 };
         let mut x = Region::zeroed(&world, len).unwrap().on(&s).unwrap();
         let mut errors = Region::zeroed(&world, 1).unwrap().on(&s).unwrap();
-        let (mut first, epochs, scale, late) = (0u64, 12u64, 1_000_003u64, 50_000u64);
+        let (mut first, epochs, scale) = (0u64, 12u64, 1_000_003u64);
+        let late = if together == Together::Always {
+            0
+        } else {
+            50_000u64
+        };
         for blocks in blocks(rank) {
             let kernel = owners.all.threads(blocks * 32, 32);
             let (lent, outlet) = (inbox.lend(), outbox.lend());
@@ -242,14 +260,14 @@ fn grids(
     });
 }
 
-/// Blocks that wait for each other, and blocks that never do. The quantum of a word is divided by some of the numbers of
-/// blocks only. The grids of the ranks differ.
+/// Blocks that wait for each other in each epoch, in some of them, and in none. The quantum of a word is divided by
+/// some of the numbers of blocks only. The grids of the ranks differ.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn grids_of_many_blocks() {
     let next = |n: usize| move |rank| vec![(rank + 1) % n];
     for buffers in [Buffers::Single, Buffers::Double] {
-        for together in [false, true] {
+        for together in Together::ALL {
             let blocks = |rank: usize| match rank % 2 {
                 0 => vec![2, 2, 64, 3, 53],
                 _ => vec![2, 1, 5, 3, 64],
@@ -267,7 +285,7 @@ fn grids_of_many_blocks() {
 fn halves_without_peers() {
     let one_way = |rank| if rank == 0 { vec![1] } else { Vec::new() };
     for buffers in [Buffers::Single, Buffers::Double] {
-        for together in [false, true] {
+        for together in Together::ALL {
             grids(3, one_way, buffers, together, |_| vec![1, 2, 64, 3]);
         }
     }
@@ -311,6 +329,10 @@ fn kernels_that_break_their_contract_fail_by_name() {
         (11, 0, PutFault::OutOfTurn),
         (12, 0, PutFault::OutOfTurn),
         (13, 0, PutFault::OutOfTurn),
+        (14, 0, PutFault::OutOfTurn),
+        (15, 0, PutFault::NotClosed),
+        (16, 37, PutFault::Beyond { slot: 0, end: 38 }),
+        (17, 0, PutFault::OutOfTurn),
     ];
     for (what, number, expected) in cases {
         let [mine, others] = wrong(what, number).map(|result| result.expect_err("it is wrong"));

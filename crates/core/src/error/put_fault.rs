@@ -43,8 +43,8 @@ pub enum PutFault {
     },
     /// More blocks have completed a target than the kernel said, or a block has completed it twice.
     CompletedTwice,
-    /// The threads of a block called a put or get of the block with different arguments. Only kernels that are compiled
-    /// with `TIDEGATE_CHECKS` find this.
+    /// The threads of a block called a put or get of the block with different arguments, or those of a warp that is not
+    /// whole one of the warp. Only kernels that are compiled with `TIDEGATE_CHECKS` find this.
     NotTogether {
         /// The number of the outbound slot that one of them named.
         slot: u32,
@@ -159,7 +159,7 @@ impl fmt::Display for PutFault {
             ),
             PutFault::NotTogether { slot } => write!(
                 f,
-                "the threads of a block did not put to (or get from) outbound slot {slot} with the same arguments"
+                "the threads of a block did not put to (or get from) outbound slot {slot} with the same arguments, or a warp that did so is not whole"
             ),
             PutFault::Unaligned { slot } => {
                 write!(

@@ -48,6 +48,7 @@
 //! also an inbox where short data land: a kernel's waits look at words only.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidegate_hal::batch::{Add, Awaited, Batch, Check, RawTag, Step, Tag};
 use tidegate_hal::device::{Device, Issues, Reports, Stream as _};
@@ -92,9 +93,14 @@ struct Cell {
     out: Ptr,
     /// What is awaited.
     tag: RawTag,
-    unused: u32,
+    /// Where a long wait is reported: see [`PLACES`].
+    place: u32,
     more: [u64; 3],
 }
+
+/// The number of the next place at which a wait is reported. A stream has 64 of them in turn. So two halves of one kernel
+/// have different places, unless there are more peers than that, or very many halves were lent in between.
+static PLACES: AtomicU32 = AtomicU32::new(0);
 
 /// `tidegate::KernelInbox` and `tidegate::KernelOutbox` of device code.
 #[repr(C)]
@@ -286,7 +292,8 @@ fn table<D: Device>(half: &Half<D>, kind: HalfKind) -> Result<D::Block> {
         waited: 0,
         unused: [0; 3],
     };
-    let cell = |peer: &super::Peer| {
+    let places = PLACES.fetch_add(half.peers.len() as u32, Ordering::Relaxed);
+    let cell = |(index, peer): (u32, &super::Peer)| {
         let Link::Mapped { word: out, .. } = peer.link else {
             unreachable!("halves with other peers are refused")
         };
@@ -295,11 +302,11 @@ fn table<D: Device>(half: &Half<D>, kind: HalfKind) -> Result<D::Block> {
             operand: peer.operand,
             out,
             tag: tag(peer.rank, awaited).into(),
-            unused: 0,
+            place: places.wrapping_add(index),
             more: [0; 3],
         }
     };
-    let cells: Vec<Cell> = half.peers.iter().map(cell).collect();
+    let cells: Vec<Cell> = (0..).zip(&half.peers).map(cell).collect();
     let device = half.world.device();
     let bytes = size_of::<Head>() + size_of_val(&cells[..]);
     let block = device.alloc(bytes, Sharing::Private)?;

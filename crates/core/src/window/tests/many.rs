@@ -81,7 +81,7 @@ fn a_letter_that_is_too_long_leaves_nobody_waiting() {
             0 => drop(window.slot_to(1, 0)),
             _ => drop(window.slot_from(0, 0, 1)),
         }
-        window.open(&s).unwrap();
+        let _halves = window.open(&s).unwrap();
     });
 }
 
