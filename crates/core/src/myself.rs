@@ -217,8 +217,10 @@ impl<D: Device> Myself<D> {
     }
 
     /// Notes where a half is now. Its next acts happen there, whatever its old stream has still to do.
-    pub(crate) fn moved(&self, half: HalfKind, home: usize) {
-        self.home(half).stream.store(home, Relaxed);
+    pub(crate) fn moved(&self, half: HalfKind, home: &Arc<ReclaimOf<D>>) {
+        self.home(half)
+            .stream
+            .store(Arc::as_ptr(home).addr(), Relaxed);
     }
 
     /// Notes that a half leaves a stream, on which it may be waiting.

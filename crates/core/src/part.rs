@@ -38,6 +38,9 @@ use crate::region::{Region, RegionBody, bounds};
 use crate::stream::Stream;
 use crate::window::Source;
 
+/// How many layouts a part remembers as its own, so that it need not look at their runs again.
+const ADMITTED: usize = 8;
+
 pub use cells::{Cells, CellsMut, LoweredPart};
 pub use set::IndexSet;
 pub(crate) use set::Members;
@@ -449,6 +452,9 @@ impl<'s, T: Element, D: Device> Part<T, On<'s, D>> {
                 .find(|(first, end)| !self.set.covers(*first, *end))
             {
                 return Err(RegionError::NotInPart { first, end }.into());
+            }
+            if admitted.len() == ADMITTED {
+                admitted.remove(0);
             }
             admitted.push(layout.clone());
         }

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use tidegate_hal::device::{Device, Stream as _};
 
-use super::lent::{settle, settle_tickets};
+use super::lent::{rebrand, settle, settle_tickets};
 use crate::carry::{Carry, given_up, own_halves};
 #[cfg(doc)]
 use crate::error::Cause;
@@ -112,14 +112,83 @@ impl<'s, D: Device> Stream<'s, D> {
         if let Err(error) = handed {
             return Err(Rejected::new(error, value));
         }
+        let capturing = self.raw().capturing();
         for (side, myself) in own {
             myself.done(to, &[Act::Come(side)]);
-            // A thing that is handed off in a recording is at home on its first stream again at the end of the
-            // recording.
-            if !self.raw().capturing() {
-                myself.leaves(side, self.raw().reclaim());
+            match capturing {
+                true => myself.moved(side, to.raw().reclaim()),
+                false => myself.leaves(side, self.raw().reclaim()),
             }
         }
-        Ok(settle(value, to))
+        // In a recording nothing has happened yet, and the thing comes back before its end. So its first stream, which may
+        // have work with it, keeps it, also if the step fails and drops it.
+        Ok(match capturing {
+            true => rebrand(value),
+            false => settle(value, to),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tidegate_host::Host;
+
+    use crate::error::Error;
+    use crate::{Region, World, stream};
+
+    /// How a step gets rid of what it has handed over.
+    #[derive(Clone, Copy, PartialEq)]
+    enum How {
+        Fails,
+        Panics,
+        LeavesItThere,
+    }
+
+    #[test]
+    fn what_a_step_has_handed_over_and_drops_is_kept_for_earlier_work() {
+        World::<Host>::local(1, |world| {
+            for how in [How::Fails, How::Panics, How::LeavesItThere] {
+                let used = Arc::new(());
+                let kept = Arc::downgrade(&used);
+                {
+                    stream!(let mut s = world.stream().unwrap());
+                    stream!(let mut t = world.stream().unwrap());
+                    let whole = Region::<u64, _>::zeroed(&world, 8).unwrap();
+                    let x = Region::<u64, _>::from_body(whole.body.share(used));
+                    let mut x = x.on(&s).unwrap();
+                    let go = Arc::new(AtomicBool::new(false));
+                    let told = go.clone();
+                    let kernel = move |x: &mut [u64]| {
+                        while !told.load(Ordering::Acquire) {
+                            std::thread::yield_now();
+                        }
+                        x.fill(1);
+                    };
+                    s.launch(kernel, &mut x).unwrap();
+                    let none = None.filter(|_: &Region<u64, _>| true);
+                    let step = catch_unwind(AssertUnwindSafe(|| {
+                        s.try_capture_with(&mut t, (Some(x), none), |s, t, (x, _)| {
+                            let x = s.hand_off(x.expect("it is lent"), t)?;
+                            match how {
+                                How::Fails => Err(Error::other("no")),
+                                How::Panics => panic!("on purpose"),
+                                How::LeavesItThere => Ok((None, Some(x))),
+                            }
+                        })
+                        .map(drop)
+                    }));
+                    let is_kept = kept.upgrade().is_some();
+                    go.store(true, Ordering::Release);
+                    s.synchronize().unwrap();
+                    assert!(step.map_or(true, |step| step.is_err()));
+                    assert!(is_kept, "the kernel of `s` still used it");
+                }
+                assert!(kept.upgrade().is_none());
+            }
+        });
     }
 }

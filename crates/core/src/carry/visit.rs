@@ -185,7 +185,7 @@ impl<D: Device> Visitor<'_, D> {
     pub(crate) fn own(&mut self, half: HalfKind, myself: Option<&Arc<Myself<D>>>) {
         let Some(myself) = myself else { return };
         match &mut self.0 {
-            VisitFor::Settle(to, _) => myself.moved(half, Arc::as_ptr(to).addr()),
+            VisitFor::Settle(to, _) => myself.moved(half, to),
             VisitFor::Own(halves) => halves.push((half, myself.clone())),
             _ => {}
         }

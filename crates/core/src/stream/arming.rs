@@ -110,7 +110,13 @@ impl<D: Device> RecordedArms<D> {
         let mut left = times;
         while left > 0 {
             let turn = left.min(most);
-            arm_times(stream, &[&self.0], turn)?;
+            if let Err(error) = arm_times(stream, &[&self.0], turn) {
+                if left < times {
+                    // Some replays are enqueued, and the peers expect all of them.
+                    disarm(stream, &self.0, &error);
+                }
+                return Err(error);
+            }
             if !submit_armed(stream, &[&self.0], || submit(turn))? {
                 // The turn counts as submitted, but nobody waits for it any more.
                 break;

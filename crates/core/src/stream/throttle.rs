@@ -104,13 +104,14 @@ pub(super) fn check<D: Device>(
     }
 }
 
-/// How many replays are armed at a time. If a window waits for slots, as many as there are slots for; otherwise any
-/// number.
+/// How many replays are armed at a time. If windows wait for slots, as many as there are slots for; otherwise any number.
+/// So it is if a window refuses calls, since the call would be refused after some of its replays.
 pub(super) fn turn<D: Device>(stream: &Stream<'_, D>, arms: &[Arm<D>]) -> u64 {
     let Some(attached) = stream.world().nic() else {
         return u64::MAX;
     };
-    if arms_of(&[arms], Throttle::Static).next().is_none() {
+    let has = |throttle| arms_of(&[arms], throttle).next().is_some();
+    if !has(Throttle::Static) || has(Throttle::Application) {
         return u64::MAX;
     }
     let programs: usize = arms.iter().map(|arm| arm.programs.len()).sum();

@@ -136,9 +136,10 @@ impl<D: Device> Half<D> {
         self.roster.in_team(peers).into_iter()
     }
 
-    /// The indices of a group's ranks among the peers.
+    /// The indices of a group's ranks among the peers, in ascending order. (Peers are in the order of the job, which may
+    /// differ from that of the team.)
     pub(super) fn members(&self, group: &Group, role: &'static str) -> Result<Vec<usize>> {
-        group
+        let members: Result<Vec<_>> = group
             .ranks()
             .iter()
             .map(|rank| {
@@ -150,7 +151,10 @@ impl<D: Device> Half<D> {
                         Error::Epoch(EpochError::NotInGroup { window, rank, role })
                     })
             })
-            .collect()
+            .collect();
+        let mut members = members?;
+        members.sort_unstable();
+        Ok(members)
     }
 }
 

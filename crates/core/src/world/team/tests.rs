@@ -141,6 +141,34 @@ fn windows_of_all_kinds_take_the_ranks_of_the_team() {
     });
 }
 
+/// The order of the team is not that of the job, in which peers are kept.
+#[test]
+fn groups_are_of_ranks_of_the_team_in_any_order() {
+    World::<Host>::local(3, |world| {
+        let team = world.team("turned", &[2, 1, 0]).unwrap();
+        stream!(let s = world.stream().unwrap());
+        let src = Region::from_slice(&world, &[7_u64]).unwrap();
+        let src = src.on(&s).unwrap();
+        let mut window = SlotWindow::new("slots");
+        if team.rank() == 2 {
+            let to = [0, 1].map(|rank| window.slot_to(rank, 0));
+            let (_inbox, outbox) = window.open(&team.on(&s)).unwrap();
+            let mut epoch = outbox.start_with(&Group::new([0, 1])).unwrap();
+            for to in to {
+                epoch.put(&src, to).unwrap();
+            }
+            let _outbox = epoch.complete(&s).unwrap();
+            s.synchronize().unwrap();
+            return;
+        }
+        let from = window.slot_from(2, 0, 1);
+        let (inbox, _outbox) = window.open(&team.on(&s)).unwrap();
+        let exposed = inbox.post_to(&s, &Group::new([2])).unwrap();
+        let mut inbox = exposed.wait(&s).unwrap();
+        assert_eq!(inbox.read(&s).unwrap().slot(from), [7]);
+    });
+}
+
 #[test]
 fn a_rank_that_the_team_does_not_have_is_named_with_the_team() {
     World::<Host>::local(3, |world| {
