@@ -199,7 +199,7 @@ impl Gpu {
                 stream: alarm,
                 bytes,
             }),
-            admitted: Mutex::new(Admitted::of(&limits)),
+            admitted: Mutex::new(Admitted::of(&limits, early)),
             dealing: AtomicUsize::new(0),
             mirrors: Mutex::default(),
             pinned: Pinned::default(),

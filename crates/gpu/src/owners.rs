@@ -11,7 +11,18 @@
 //! - All blocks of each kernel find room beside the batches and kernels of the other streams.
 //!
 //! Of a multiprocessor's two halves, one block of a kernel takes the first. The second goes when so many blocks stand there
-//! that half of the multiprocessor is not free any more.
+//! that half of the multiprocessor is not free any more. If early batches may be resident, a stream has *two* batches at a
+//! time: the one that waits, and the next one behind it.
+//!
+//! # Several processes
+//!
+//! If kernels of n processes run at the same time, each process may take the nth part of the halves, but its blocks
+//! may stand on all multiprocessors. So they are counted as they stand there. Then all processes together leave as many
+//! halves as each of them was promised, and blocks that need at most a half find room: for each half that is counted
+//! for their kernel, there is one. A block that needs more than a half is not safe. The halves that are left may be of
+//! different multiprocessors, and other processes do not count that. So [`share`](crate::share) refuses such kernels.
+
+use crate::last::Early;
 
 /// The blocks of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,18 +46,22 @@ struct Owner {
 pub(crate) struct Owners {
     /// How many multiprocessors there are for them and for the batches.
     pub(crate) multiprocessors: usize,
+    /// On how many multiprocessors their blocks may stand: more, if other processes have a part.
+    places: usize,
+    /// How many batches of a stream may be resident at a time.
+    batches: usize,
     all: Vec<Owner>,
 }
 
 impl Shape {
     /// How many of the blocks half a multiprocessor has room for.
-    fn half(self) -> usize {
+    pub(crate) fn half(self) -> usize {
         self.each / 2
     }
 
-    /// How many halves of multiprocessors the blocks take at most.
-    fn halves(self, multiprocessors: usize) -> usize {
-        let first = self.blocks.min(multiprocessors);
+    /// How many halves of multiprocessors the blocks take at most, if they may stand on so many.
+    fn halves(self, places: usize) -> usize {
+        let first = self.blocks.min(places);
         match self.half() {
             0 => 2 * first,
             half => first + (self.blocks - first) / half,
@@ -55,17 +70,15 @@ impl Shape {
 }
 
 impl Owner {
-    fn halves(&self, multiprocessors: usize) -> usize {
-        let shapes = self
-            .shapes
-            .iter()
-            .map(|shape| shape.halves(multiprocessors));
-        shapes.fold(self.quota, usize::max)
+    /// How many halves it takes at most, if so many of its batches may be resident.
+    fn halves(&self, batches: usize, places: usize) -> usize {
+        let shapes = self.shapes.iter().map(|shape| shape.halves(places));
+        shapes.fold(batches * self.quota, usize::max)
     }
 
     /// How many blocks of this shape find no room because of this stream, at most.
-    fn keeps_out(&self, shape: Shape) -> usize {
-        let batches = self.quota * (shape.each - shape.half());
+    fn keeps_out(&self, batches: usize, shape: Shape) -> usize {
+        let batches = batches * self.quota * (shape.each - shape.half());
         let kernels = self.shapes.iter();
         let kernels = kernels.map(|own| own.blocks.saturating_mul(shape.each.div_ceil(own.each)));
         kernels.fold(batches, usize::max)
@@ -73,9 +86,13 @@ impl Owner {
 }
 
 impl Owners {
-    pub(crate) fn new(multiprocessors: usize) -> Self {
+    /// For a process that has so many multiprocessors to itself.
+    pub(crate) fn new(multiprocessors: usize, early: Early) -> Self {
         Owners {
             multiprocessors,
+            places: multiprocessors,
+            // A batch that begins early when nothing in front of it waits any more keeps nobody out for long.
+            batches: if early == Early::Resident { 2 } else { 1 },
             all: Vec::new(),
         }
     }
@@ -121,15 +138,13 @@ impl Owners {
     pub(crate) fn fit(&self, granted: usize) -> bool {
         let quotas: usize = self.all.iter().map(|owner| owner.quota).sum();
         // Of streams without such kernels.
-        let others = granted.saturating_sub(quotas);
-        let halves = self
-            .all
-            .iter()
-            .map(|owner| owner.halves(self.multiprocessors));
+        let others = self.batches * granted.saturating_sub(quotas);
+        let each = self.all.iter();
+        let halves = each.map(|owner| owner.halves(self.batches, self.places));
         let halves = halves.fold(others + 1, usize::saturating_add);
         let has_room = |owner: &Owner, shape: Shape| {
             let beside = self.all.iter().filter(|other| other.stream != owner.stream);
-            let kept_out = beside.map(|other| other.keeps_out(shape));
+            let kept_out = beside.map(|other| other.keeps_out(self.batches, shape));
             let batches = others * (shape.each - shape.half());
             let all = kept_out.fold(shape.blocks.saturating_add(batches), usize::saturating_add);
             all <= self.multiprocessors * shape.each
@@ -189,15 +204,17 @@ mod tests {
         }
     }
 
+    /// Whether a kernel of one more stream fits.
+    fn fits(owners: &Owners, blocks: usize, each: usize, quota: usize, granted: usize) -> bool {
+        let mut owners = owners.clone();
+        owners.add(7, Shape { blocks, each }, quota);
+        owners.fit(granted)
+    }
+
     #[test]
     fn a_kernel_leaves_room_wherever_its_blocks_stand() {
-        let mut owners = Owners::new(132);
+        let mut owners = Owners::new(132, Early::Launch);
         // Alone, it leaves half a multiprocessor.
-        let fits = |owners: &Owners, blocks, each, quota, granted| {
-            let mut owners = owners.clone();
-            owners.add(7, Shape { blocks, each }, quota);
-            owners.fit(granted)
-        };
         assert!(fits(&owners, 131, 1, 49, 49) && !fits(&owners, 132, 1, 49, 49));
         assert!(fits(&owners, 263, 2, 49, 49) && !fits(&owners, 264, 2, 49, 49));
         // Blocks of a quarter that stand apart from each other leave a half on few multiprocessors only.
@@ -216,5 +233,45 @@ mod tests {
         assert!(fits(&owners, 71, 1, 49, 98) && !fits(&owners, 72, 1, 49, 98));
         owners.remove(3);
         assert!(owners.is_empty() && fits(&owners, 131, 1, 0, 0));
+    }
+
+    #[test]
+    fn a_stream_has_two_batches_where_early_ones_are_resident() {
+        let mut owners = Owners::new(132, Early::Resident);
+        // A kernel alone comes behind the batches of its stream, so they take nothing from it.
+        assert!(fits(&owners, 131, 1, 49, 49) && !fits(&owners, 132, 1, 49, 49));
+        assert!(fits(&owners, 263, 2, 99, 99) && !fits(&owners, 264, 2, 99, 99));
+        // The other stream has two batches, which take 98 halves.
+        assert!(fits(&owners, 165, 2, 49, 98) && !fits(&owners, 166, 2, 49, 98));
+        assert!(fits(&owners, 199, 4, 49, 98) && !fits(&owners, 200, 4, 49, 98));
+        assert!(fits(&owners, 34, 1, 49, 98) && !fits(&owners, 35, 1, 49, 98));
+        // So do the batches of a stream whose kernel is smaller.
+        let small = |blocks| Shape { blocks, each: 1 };
+        owners.add(3, small(34), 49);
+        assert!(fits(&owners, 34, 1, 49, 98) && !fits(&owners, 35, 1, 49, 98));
+        // A larger kernel counts in their place.
+        owners.remove(3);
+        owners.add(3, small(60), 24);
+        assert!(fits(&owners, 71, 1, 24, 48) && !fits(&owners, 72, 1, 24, 48));
+    }
+
+    /// Two processes, each with half of the multiprocessors. The blocks of both may stand on all of them.
+    #[test]
+    fn blocks_are_counted_on_the_multiprocessors_of_all_processes() {
+        let mut owners = Owners::new(132, Early::Resident);
+        owners.multiprocessors = 66;
+        for each in [2, 3, 4, 16] {
+            // Each takes a half, and one half is left.
+            assert!(fits(&owners, 131, each, 24, 24), "{each}");
+            assert!(!fits(&owners, 132, each, 24, 24), "{each}");
+            // Another stream has two batches of 24 blocks.
+            assert!(fits(&owners, 83, each, 24, 48), "{each}");
+            assert!(!fits(&owners, 84, each, 24, 48), "{each}");
+        }
+        // Two such kernels of two processes find room beside each other, and leave two halves.
+        for [one, other] in [[2, 4], [3, 3], [16, 2]] {
+            let taken = [one, other].map(|each| Shape { blocks: 131, each }.halves(132));
+            assert_eq!(taken.iter().sum::<usize>(), 2 * 132 - 2);
+        }
     }
 }

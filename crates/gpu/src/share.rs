@@ -18,7 +18,8 @@
 //!   anything that is early behind the kernel.)
 //!
 //! - Kernels that own halves of windows wait by themselves, with all of their blocks: [`crate::owners`] says which of them
-//!   fit. Where processes use the GPU in turn, there are none.
+//!   fit. Where processes use the GPU in turn, there are none. Where they run together, each block needs at most half of
+//!   a multiprocessor.
 //!
 //! - If nobody has seen how the device is shared ([`Sharing::Unknown`]), batches are refused as soon as another process
 //!   uses it.
@@ -50,6 +51,7 @@ use tidegate_hal::device::DeviceError;
 
 use crate::driver::{Limits, Sharing};
 use crate::gates::Mode;
+use crate::last::Early;
 use crate::lower::MAX_BLOCKS;
 use crate::owners::{Owners, Shape};
 
@@ -103,8 +105,8 @@ pub(crate) struct Admitted {
 }
 
 impl Admitted {
-    /// For a process that has the device to itself.
-    pub(crate) fn of(limits: &Limits) -> Self {
+    /// For a process that has the device to itself, and launches batches so early.
+    pub(crate) fn of(limits: &Limits, early: Early) -> Self {
         Admitted {
             streams: Vec::new(),
             blocks: share_of(limits.multiprocessors),
@@ -113,7 +115,7 @@ impl Admitted {
                 .then(|| (limits.vendor, limits.name.clone())),
             advice: limits.sharing_advice,
             granted: 0,
-            owners: Owners::new(limits.multiprocessors),
+            owners: Owners::new(limits.multiprocessors, early),
             holders: 0,
             couriers: 0,
             waiting_for_ever: 0,
@@ -190,6 +192,16 @@ impl Admitted {
         shape: Shape,
         quota: usize,
     ) -> Result<(), DeviceError> {
+        let what = "multiprocessors for work that waits on the device";
+        if self.others > 0 && shape.half() == 0 {
+            return Err(DeviceError::Exhausted {
+                what,
+                detail: format!(
+                    "a block of a kernel that owns halves of windows needs at most half of a multiprocessor where processes share the device, since nobody knows where blocks of other processes stand (other processes: {}). A multiprocessor has room for only one of these blocks",
+                    self.others
+                ),
+            });
+        }
         let before = self.owners.clone();
         self.owners.add(stream, shape, quota);
         if self.owners.fit(self.granted) {
@@ -198,7 +210,7 @@ impl Admitted {
         self.owners = before;
         let Shape { blocks, each } = shape;
         Err(DeviceError::Exhausted {
-            what: "multiprocessors for work that waits on the device",
+            what,
             detail: format!(
                 "all blocks of a kernel that owns halves of windows run at the same time. It has {blocks}, and a multiprocessor has room for {each}. They do not fit on {} multiprocessors beside what other streams need, wherever they stand",
                 self.owners.multiprocessors

@@ -32,6 +32,10 @@ fn limits(multiprocessors: usize) -> Limits {
     }
 }
 
+fn admitted(multiprocessors: usize) -> Admitted {
+    Admitted::of(&limits(multiprocessors), Early::Resident)
+}
+
 fn by_turns(others: usize) -> Users {
     Users {
         others,
@@ -152,7 +156,7 @@ fn streams_have_equal_parts() {
 
 #[test]
 fn what_is_dealt_is_never_more_than_there_is() {
-    let mut admitted = Admitted::of(&limits(132));
+    let mut admitted = admitted(132);
     assert_eq!(admitted.deal(2, 0).unwrap(), 49);
     assert_eq!(admitted.deal(2, 0).unwrap(), 49);
     let refused = |admitted: &mut Admitted| admitted.deal(2, 0).unwrap_err().to_string();
@@ -197,7 +201,7 @@ fn what_is_dealt_is_never_more_than_there_is() {
 #[test]
 fn ranks_that_an_all_reduce_may_have() {
     let ranks = |multiprocessors, expected| {
-        Admitted::of(&limits(multiprocessors)).quota(expected) * (crate::lower::THREADS / 32) / 3
+        admitted(multiprocessors).quota(expected) * (crate::lower::THREADS / 32) / 3
     };
     assert_eq!(
         [2, 1, 12].map(|expected| ranks(132, expected)),
@@ -211,7 +215,7 @@ fn a_device_that_nobody_has_seen_shared_has_one_process() {
         sharing: Sharing::Unknown,
         ..limits(132)
     };
-    let mut admitted = Admitted::of(&limits);
+    let mut admitted = Admitted::of(&limits, Early::Resident);
     assert_eq!(admitted.deal(2, 0).expect("the process is alone"), 49);
     let users = |others| Users {
         sharing: Sharing::Unknown,
@@ -232,7 +236,7 @@ fn a_device_that_nobody_has_seen_shared_has_one_process() {
 /// Kernels that own halves and batches of other streams, in either order.
 #[test]
 fn kernels_that_wait_leave_room_for_other_streams() {
-    let mut admitted = Admitted::of(&limits(132));
+    let mut admitted = admitted(132);
     let large = |blocks| Shape { blocks, each: 1 };
     let quota = admitted.deal(2, 1).unwrap();
     assert_eq!(quota, 49);
@@ -249,14 +253,15 @@ fn kernels_that_wait_leave_room_for_other_streams() {
     assert_eq!(admitted.granted, quota);
     admitted.owners.remove(1);
     let other = admitted.deal(2, 2).unwrap();
-    assert!(admitted.own(1, large(84), quota).is_err());
-    admitted.own(1, large(83), quota).unwrap();
+    // The other stream has two batches of 49 blocks: one that waits, and an early one.
+    assert!(admitted.own(1, large(35), quota).is_err());
+    admitted.own(1, large(34), quota).unwrap();
     // In the other order, the same fits.
     admitted.take_back((other, 0));
     assert!(admitted.deal(2, 2).is_ok());
-    // A kernel of the other stream has what the first one leaves.
-    assert!(admitted.own(2, large(49), other).is_err());
-    admitted.own(2, large(48), other).unwrap();
+    // A kernel of the other stream has what the first one, or its batches, leave.
+    assert!(admitted.own(2, large(35), other).is_err());
+    admitted.own(2, large(34), other).unwrap();
 }
 
 /// When processes come that use the GPU in turn, or take a part of it, kernels from before do not count any more, and
@@ -264,17 +269,39 @@ fn kernels_that_wait_leave_room_for_other_streams() {
 #[test]
 fn kernels_that_wait_are_dealt_with_again_when_others_come() {
     for (users, left) in [(by_turns(1), 0), (together(1, 132, 132), 66)] {
-        let mut admitted = Admitted::of(&limits(132));
+        let mut admitted = admitted(132);
         let quota = admitted.deal(2, 1).unwrap();
-        let shape = |blocks| Shape { blocks, each: 1 };
-        admitted.own(1, shape(131), quota).unwrap();
+        let shape = |blocks| Shape { blocks, each: 2 };
+        admitted.own(1, shape(263), quota).unwrap();
         assert!(admitted.renew(terms(Mode::Never, users, true), 1));
         assert_eq!(admitted.dealing, 1);
         assert_eq!(admitted.owners.multiprocessors, left);
         let quota = admitted.deal(2, 1).unwrap();
-        assert!(admitted.own(1, shape(left), quota).is_err());
+        assert!(admitted.own(1, shape(2 * left), quota).is_err());
         if left > 0 {
-            admitted.own(1, shape(left - 1), quota).unwrap();
+            admitted.own(1, shape(2 * left - 1), quota).unwrap();
         }
     }
+}
+
+/// Each process counts halves, and a block that needs more than a half may find none on one multiprocessor.
+#[test]
+fn together_a_block_of_a_kernel_that_waits_needs_half_a_multiprocessor() {
+    let mut admitted = admitted(132);
+    let quota = admitted.deal(2, 1).unwrap();
+    let one = |each| Shape { blocks: 1, each };
+    admitted.own(1, one(1), quota).unwrap();
+    assert!(admitted.renew(terms(Mode::Auto, together(1, 132, 132), true), 1));
+    let quota = admitted.deal(2, 1).unwrap();
+    let error = admitted.own(1, one(1), quota).unwrap_err();
+    assert!(matches!(error, DeviceError::Exhausted { .. }));
+    let error = error.to_string();
+    assert!(
+        error.contains("at most half of a multiprocessor") && error.contains("processes: 1"),
+        "{error}"
+    );
+    admitted.own(1, one(2), quota).unwrap();
+    // The other process may come back.
+    assert!(!admitted.renew(terms(Mode::Auto, together(0, 132, 132), true), 0));
+    assert!(admitted.own(1, one(1), quota).is_err());
 }
