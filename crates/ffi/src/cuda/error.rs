@@ -76,16 +76,19 @@ impl CudaError {
     /// What to decide by.
     ///
     /// - A context is lost when the device has given up its work. Every later call in this context fails, and mostly
-    ///   every later call of this process. The reason is an uncorrectable error of memory or of a link, an illegal
-    ///   access, a launch that timed out or failed, or an assertion. Or the MPS server has ended its service for the
-    ///   process (806, 810).
+    ///   every later call of this process. The reason is an uncorrectable error of memory or of a link, an error that
+    ///   the device has contained (226), an illegal access, a launch that timed out or failed, an assertion, tensor
+    ///   memory that a kernel has not freed (721), or an error of another device for which CUDA waits (911). Or somebody
+    ///   has destroyed the context (709), or the MPS server has ended its service for the process (806, 810).
     /// - A function that the driver does not have is unsupported.
     pub fn kind(&self) -> ErrorKind {
         match self.code {
             Self::FORKED => ErrorKind::Forked,
             1 => ErrorKind::Invalid,
             2 => ErrorKind::OutOfMemory,
-            214 | 220 | 700 | 702 | 710 | 714..=719 | 806 | 810 => ErrorKind::ContextLost,
+            214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 806 | 810 | 911 => {
+                ErrorKind::ContextLost
+            }
             712 => ErrorKind::AlreadyRegistered,
             Self::MISSING | 801 => ErrorKind::Unsupported,
             900..=908 => ErrorKind::Capture,
@@ -175,8 +178,14 @@ mod tests {
             R::CUDA_ERROR_INVALID_ADDRESS_SPACE,
             R::CUDA_ERROR_INVALID_PC,
             R::CUDA_ERROR_LAUNCH_FAILED,
+            R::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+            R::CUDA_ERROR_EXTERNAL_DEVICE,
         ] {
             assert_eq!(kind(lost), ErrorKind::ContextLost, "{lost:?}");
+        }
+        // CUDA_ERROR_CONTAINED and CUDA_ERROR_TENSOR_MEMORY_LEAK are newer than the bindings that are used.
+        for lost in [226, 721] {
+            assert_eq!(with(lost).kind(), ErrorKind::ContextLost, "{lost}");
         }
     }
 
