@@ -45,9 +45,10 @@ impl Gpu {
         lock(&self.admitted).couriers -= 1;
     }
 
-    /// Notes that `couriers` couriers will wait for ever.
-    pub(crate) fn leave_waiting(&self, couriers: usize) {
-        lock(&self.admitted).waiting_for_ever += couriers;
+    /// Notes that `couriers` couriers will wait for ever, of which `noted` were noted before.
+    pub(crate) fn leave_waiting(&self, couriers: usize, noted: usize) {
+        let mut admitted = lock(&self.admitted);
+        admitted.waiting_for_ever = admitted.waiting_for_ever + couriers - noted;
     }
 
     /// The users, as long as no other process is known.

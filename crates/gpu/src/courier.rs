@@ -12,8 +12,10 @@
 //!
 //! # Failure
 //!
-//! After a stream has failed and has been drained, nobody adds to *go* any more. Then a courier is either on its way,
-//! and comes back, or it was not told to go, and never will be. The word *go* says which ([`Couriers::end`]).
+//! In a lost context nothing is carried out any more, so every courier counts as back.
+//!
+//! After a stream has failed otherwise and has been drained, nobody adds to *go* any more. Then a courier is either on
+//! its way, and comes back, or it was not told to go, and never will be. The word *go* says which ([`Couriers::end`]).
 //!
 //! In the second case the copies are never made, so the memory that they name may be freed. The words and the driver's
 //! stream may not: they are kept for ever, and one stream of the device is never idle again. From then on
@@ -25,8 +27,8 @@
 //! If a program goes on after a failure, with a library that makes such calls, it should turn couriers off
 //! (`TIDEGATE_GPU_COPY_ENGINE_FROM=never`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::device::Priority;
@@ -34,7 +36,7 @@ use tidegate_hal::memory::{Block as _, Ptr, Sharing};
 
 use crate::block::GpuBlock;
 use crate::driver::{DriverError, Stream, WordOp};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, lock};
 use crate::lower::apart::{Errand, Words};
 
 /// The most couriers of a stream, and so the most lanes of a batch that are carried out by couriers.
@@ -46,7 +48,7 @@ const WORDS: usize = 256;
 /// The state of a courier when its stream had been drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// All its errands are done.
+    /// All its errands are done, or the context is lost, and nothing is carried out any more.
     Home,
     /// It was not told to go, and never will be.
     Waiting,
@@ -69,8 +71,10 @@ pub(crate) struct Couriers {
     all: Vec<Courier>,
     /// An errand could not be enqueued, so the couriers get no more errands.
     broken: AtomicBool,
+    /// How many couriers the device has noted as waiting for ever.
+    noted: Mutex<usize>,
     /// The state of each courier, once it is settled.
-    ended: std::sync::OnceLock<Vec<End>>,
+    ended: OnceLock<Vec<End>>,
 }
 
 impl Couriers {
@@ -107,7 +111,8 @@ impl Couriers {
             block: Some(block),
             all,
             broken: AtomicBool::new(false),
-            ended: std::sync::OnceLock::new(),
+            noted: Mutex::new(0),
+            ended: OnceLock::new(),
         })
     }
 
@@ -133,47 +138,64 @@ impl Couriers {
     /// From the time when the courier is told to go until it is back, each copy's memory is live. Meanwhile others may
     /// only read the source, and may not access the target.
     pub(crate) unsafe fn send(&self, errands: &[Vec<Errand>]) -> Result<(), DriverError> {
-        let each = self.all.iter().zip(errands);
-        let sent = each.map(|(courier, errands)| {
+        for (index, (courier, errands)) in self.all.iter().zip(errands).enumerate() {
+            let before = courier.sent.load(Ordering::Acquire);
             // SAFETY: the caller's promise.
-            unsafe { courier.send(&self.gpu, errands) }
-        });
-        let sent: Result<(), DriverError> = sent.collect();
-        sent.inspect_err(|_| self.give_up())
+            let sent = unsafe { courier.send(&self.gpu, errands) };
+            sent.inspect_err(|_| {
+                let waits = courier.sent.load(Ordering::Acquire) != before;
+                self.give_up(index + usize::from(waits));
+            })?;
+        }
+        Ok(())
     }
 
-    /// Gives the couriers no more errands, because the launch for their last errands failed.
-    pub(crate) fn give_up(&self) {
-        if !self.broken.swap(true, Ordering::Relaxed) {
-            self.gpu.leave_waiting(1);
+    /// Gives the couriers no more errands, because nothing was launched for the last errands of the first `waiting`
+    /// couriers. They wait for ever.
+    pub(crate) fn give_up(&self, waiting: usize) {
+        self.broken.store(true, Ordering::Relaxed);
+        let mut noted = lock(&self.noted);
+        if self.ended.get().is_none() {
+            let waiting = waiting.min(self.all.len());
+            self.gpu.leave_waiting(waiting, *noted);
+            *noted = waiting;
         }
     }
 
     /// Finds out which couriers were not told to go, and returns whether this is settled for all of them. With `wait`,
-    /// it waits until those that were told are back.
+    /// it waits until those that were told are back. In a `lost` context nobody is on the way or waits.
     ///
     /// Call it only after the stream has been drained: nobody tells a courier to go any more.
-    pub(crate) fn end(&self, wait: bool) -> bool {
+    pub(crate) fn end(&self, wait: bool, lost: bool) -> bool {
         if self.ended.get().is_some() {
             return true;
         }
         let ends: Option<Vec<End>> = self
             .all
             .iter()
-            .map(|courier| courier.end(&self.gpu, wait))
+            .map(|courier| match lost {
+                // The driver would not even read the word *go*.
+                true => Some(End::Home),
+                false => courier.end(&self.gpu, wait),
+            })
             .collect();
         let Some(ends) = ends else { return false };
         let waiting = ends.iter().filter(|end| **end == End::Waiting).count();
-        // `give_up` has already counted one of them.
-        let counted = usize::from(self.broken.load(Ordering::Relaxed));
-        if self.ended.set(ends).is_ok() && waiting > counted {
+        let noted = {
+            let noted = lock(&self.noted);
+            if self.ended.set(ends).is_err() {
+                return true;
+            }
+            self.gpu.leave_waiting(waiting, *noted);
+            *noted
+        };
+        if waiting > noted {
             tidegate_hal::tell(|| {
                 tracing::warn!(
                     waiting,
                     "large puts of a stream that failed were not made: the device is never idle any more"
                 );
             });
-            self.gpu.leave_waiting(waiting - counted);
         }
         true
     }
@@ -236,7 +258,7 @@ impl Drop for Couriers {
             return;
         }
         // The stream has been drained.
-        self.end(true);
+        self.end(true, false);
         let ends = self.ended.get();
         let waits = |index: usize| ends.is_none_or(|ends| ends[index] == End::Waiting);
         for (index, courier) in self.all.iter().enumerate() {

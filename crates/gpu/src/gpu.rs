@@ -248,7 +248,7 @@ impl Gpu {
     ) -> Result<T, DeviceError> {
         self.enter()?;
         let stream = lock(&self.service);
-        let value = work(self.driver, *stream).doing(what)?;
+        let done = work(self.driver, *stream).doing(what);
         // SAFETY: the stream is never destroyed.
         let waited = unsafe { self.driver.stream_synchronize(*stream) }.doing(what);
         if waited.is_err() {
@@ -259,7 +259,7 @@ impl Gpu {
                 std::thread::yield_now();
             }
         }
-        waited.map(|()| value)
+        done.and_then(|value| waited.map(|()| value))
     }
 
     /// Like [`Gpu::serve`], but does not wait: for work that only has to come before later work of the service stream.

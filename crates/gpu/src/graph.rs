@@ -113,8 +113,12 @@ impl GpuGraph {
             keep,
         } = recorded;
         // SAFETY: the caller's promise.
-        let nodes = unsafe { gpu.driver.graph_node_count(graph) }.doing("counting nodes")?;
-        // SAFETY: the caller's promise.
+        let nodes = unsafe { gpu.driver.graph_node_count(graph) }
+            .inspect_err(|_| {
+                // SAFETY: nobody else has it.
+                let _ = unsafe { gpu.driver.graph_destroy(graph) };
+            })
+            .doing("counting nodes")?;
         let weight = weight(nodes, shape.branches);
         // SAFETY: the caller's promise.
         let once = unsafe { gpu.executable(graph, weight, shape.branches, stream) }?;

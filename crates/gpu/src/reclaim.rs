@@ -235,9 +235,11 @@ impl StreamState {
         let Some(Some(couriers)) = self.couriers.get() else {
             return true;
         };
-        let failed = self.lost.get().is_some() || self.mirror.fault().is_some();
+        let lost = self.lost.get().is_some();
+        let failed = lost || self.mirror.fault().is_some();
         // As long as nothing has failed, the stream's own order guarantees it.
-        !failed || (self.passed.load(Ordering::Acquire) >= self.submitted() && couriers.end(wait))
+        !failed
+            || (self.passed.load(Ordering::Acquire) >= self.submitted() && couriers.end(wait, lost))
     }
 
     pub(crate) fn submitted(&self) -> u64 {

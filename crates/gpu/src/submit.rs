@@ -283,7 +283,7 @@ impl GpuStream {
         let launched =
             self.following(|follow| unsafe { self.launch(&form.program, follow, false) });
         shared.count();
-        launched.inspect_err(|_| couriers.give_up())?;
+        launched.inspect_err(|_| couriers.give_up(form.errands.len()))?;
         self.submitted()
     }
 

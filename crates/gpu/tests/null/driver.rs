@@ -63,6 +63,8 @@ struct State {
     makes_other_edges: bool,
     /// Memory for peers was unmapped, and not given up yet.
     left: bool,
+    /// How often the device's own streams were waited for.
+    served: usize,
 }
 
 #[derive(Default)]
@@ -113,6 +115,16 @@ impl Null {
     /// The blocks of the last launch.
     pub(crate) fn blocks(&self) -> usize {
         self.lock().blocks
+    }
+
+    /// How many graphs there are that are not executable.
+    pub(crate) fn graphs(&self) -> usize {
+        self.lock().graphs.len()
+    }
+
+    /// How often the device's own streams were waited for.
+    pub(crate) fn served(&self) -> usize {
+        self.lock().served
     }
 
     /// From now on the stream passes nothing.
@@ -342,6 +354,8 @@ unsafe impl Driver for Null {
             let mut state = self.call("stream_synchronize")?;
             if at > OWN {
                 state.did.push(Did::Waited(at));
+            } else {
+                state.served += 1;
             }
             // Nobody could release the stream while its thread waits here.
             state.streams.get_mut(&at).expect("a live stream").held = false;

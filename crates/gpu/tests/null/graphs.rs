@@ -147,3 +147,18 @@ fn a_graph_is_destroyed_when_no_stream_has_work() {
     drop(other);
     assert!(bench.null.did().contains(&Did::Destroyed(5)));
 }
+
+#[test]
+fn a_recording_that_is_refused_leaves_no_graph() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    let before = bench.null.graphs();
+    for call in ["graph_node_count", "graph_instantiate"] {
+        stream.begin_capture(&[]).unwrap();
+        // SAFETY: nothing is carried out.
+        unsafe { stream.submit(&bench.batch(1), Location::caller()) }.unwrap();
+        bench.null.refuse(call, 0, ErrorKind::Other);
+        assert!(stream.end_capture(&[]).is_err(), "{call}");
+        assert_eq!(bench.null.graphs(), before, "{call}");
+    }
+}

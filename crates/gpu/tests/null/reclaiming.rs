@@ -184,6 +184,53 @@ fn a_lost_context_ends_everything() {
     assert!(gone(), "nothing runs any more");
 }
 
+/// A courier waits for a batch that never tells it to go, and the driver does not read the word that says so.
+#[test]
+fn in_a_lost_context_no_courier_is_waited_for() {
+    let bench = Bench::new();
+    let (stream, batch) = (bench.stream(), bench.large());
+    stream.prepare(&batch, 1).unwrap();
+    bench.null.hold(raw(&stream));
+    bench.null.did();
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&batch, Location::caller()) }.unwrap();
+    assert!(matches!(bench.null.did()[0], Did::Words(..)), "a courier");
+    let (thing, gone) = seen();
+    stream.reclaim().retire(Box::new(thing));
+    assert!(!gone());
+    bench
+        .null
+        .refuse("stream_synchronize", 0, ErrorKind::ContextLost);
+    assert!(stream.synchronize().unwrap().is_err());
+    assert!(gone(), "nothing runs any more");
+    // So does what is retired later.
+    let (thing, gone) = seen();
+    stream.reclaim().retire(Box::new(thing));
+    assert!(gone());
+}
+
+/// Whoever asks for something may free the memory that it names when the call has failed.
+#[test]
+fn the_service_stream_is_waited_for_after_an_error_too() {
+    let bench = Bench::new();
+    let word = bench.word(0);
+    for call in ["copy_in", "copy_out"] {
+        let before = bench.null.served();
+        bench.null.refuse(call, 0, ErrorKind::Other);
+        let mut bytes = [0; 8];
+        // SAFETY: the word lives, and nobody else uses it.
+        let error = unsafe {
+            match call {
+                "copy_in" => bench.device.write(word, &bytes),
+                _ => bench.device.read(word, &mut bytes),
+            }
+        };
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(&format!("{call} is refused")), "{error}");
+        assert_eq!(bench.null.served(), before + 1, "{call}");
+    }
+}
+
 #[test]
 fn a_shortage_of_memory_gives_no_stream_and_leaves_none() {
     let bench = Bench::new();

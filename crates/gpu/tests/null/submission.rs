@@ -4,6 +4,7 @@ use std::panic::Location;
 
 use tidegate_gpu::driver::{ErrorKind, WordOp};
 use tidegate_hal::batch::{POISON, QUANTUM};
+use tidegate_hal::code::Code;
 use tidegate_hal::device::{DeviceError, Fault, Reclaim as _, Stream as _};
 
 use super::driver::Did;
@@ -137,6 +138,33 @@ fn a_courier_that_is_refused_is_not_asked_again() {
     // SAFETY: as above.
     unsafe { stream.submit(&batch, Location::caller()) }.unwrap();
     assert_eq!(bench.null.did(), [Did::Launch(of(&stream), true)]);
+}
+
+/// A courier that waits for a launch which does not come waits for ever, so the device is never idle any more. Without
+/// one, it is.
+#[test]
+fn only_a_courier_that_was_sent_waits_for_ever() {
+    for (call, times, waits) in [
+        ("stream_word_ops", 0, false),
+        ("copy", 0, true),
+        ("stream_word_ops", 1, true),
+        ("launch", 0, true),
+    ] {
+        let bench = Bench::new();
+        let (stream, batch) = (bench.stream(), bench.large());
+        stream.prepare(&batch, 1).unwrap();
+        bench.null.refuse(call, times, ErrorKind::Other);
+        // SAFETY: nothing is carried out.
+        assert!(unsafe { stream.submit(&batch, Location::caller()) }.is_err());
+        let idle = bench.device.load(&Code::new(&[])).is_ok();
+        assert_eq!(idle, !waits, "{call}, {times}");
+        // In a lost context, it waits for nothing.
+        bench
+            .null
+            .refuse("stream_synchronize", 0, ErrorKind::ContextLost);
+        assert!(stream.synchronize().unwrap().is_err());
+        assert!(bench.device.load(&Code::new(&[])).is_ok());
+    }
 }
 
 #[test]
