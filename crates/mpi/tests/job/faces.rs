@@ -20,6 +20,10 @@ pub(crate) fn all(world: World) {
         // Kernels cannot own halves of MPI's windows.
         let mut variants = Variant::ALL.to_vec();
         variants.retain(|variant| *variant != Variant::DevicePersistent);
+        // Larger jobs also act as several nodes, and kernels do not put by MPI.
+        if world.size() > 2 {
+            variants.retain(|variant| !matches!(variant, Variant::Device | Variant::DeviceGraph));
+        }
         let params = Params {
             grid: Grid(grid),
             size: Size { m, n },
