@@ -17,13 +17,13 @@ pub(crate) fn all(world: World) {
         other => panic!("no grid of {other}"),
     };
     for (m, n, compute) in [([2, 3, 1], 3, true), ([1, 1, 2], 5, false)] {
-        // Kernels cannot own halves of MPI's windows.
+        // Kernels neither own halves of MPI's windows, nor put by MPI.
+        let by_kernels = |variant: &Variant| {
+            use Variant::{Device, DeviceGraph, DevicePersistent};
+            matches!(variant, Device | DeviceGraph | DevicePersistent)
+        };
         let mut variants = Variant::ALL.to_vec();
-        variants.retain(|variant| *variant != Variant::DevicePersistent);
-        // Larger jobs also act as several nodes, and kernels do not put by MPI.
-        if world.size() > 2 {
-            variants.retain(|variant| !matches!(variant, Variant::Device | Variant::DeviceGraph));
-        }
+        variants.retain(|variant| !by_kernels(variant));
         let params = Params {
             grid: Grid(grid),
             size: Size { m, n },
