@@ -279,6 +279,33 @@ fn grids_of_many_blocks() {
     }
 }
 
+/// A block for each multiprocessor, with no shared memory, waits for a kernel that its peer launches only after an epoch
+/// of another stream. So the batches of that epoch must find room beside the blocks.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn batches_run_beside_a_grid_on_all_multiprocessors() {
+    ranks(2, |world, k| {
+        let owners = load(&world);
+        let plan = Plan::of(&world, &k, &owners);
+        stream!(let owning = world.stream().unwrap());
+        stream!(let other = world.stream().unwrap());
+        let mut r = open(&owning, SlotWindow::new("owned").for_kernels(), 64).unwrap();
+        let beside = open(&other, SlotWindow::new("beside"), 64).unwrap();
+        let grid = By::Grid(world.device().multiprocessors());
+        if world.rank() == 0 {
+            plan.epochs(&owning, &mut r, 2, grid).unwrap();
+        }
+        let beside = plan.step(&other, beside, 2, By::Host).unwrap();
+        assert_eq!(beside.state.to_vec(&other).unwrap(), [2]);
+        if world.rank() == 1 {
+            plan.epochs(&owning, &mut r, 2, grid).unwrap();
+        }
+        assert_eq!(r.state.to_vec(&owning).unwrap(), [2]);
+        assert_eq!(r.errors.to_vec(&owning).unwrap(), [0]);
+        assert_eq!(beside.errors.to_vec(&other).unwrap(), [0]);
+    });
+}
+
 /// Numbers go one way, so a half of each rank has no peers. A third rank has none at all.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
