@@ -368,8 +368,9 @@ impl Job {
     }
 
     /// Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 of this process on to the ranks, instead of their actions
-    /// here. Signals that this process ignores stay ignored, here and in the ranks. The default is off, since a library
-    /// should not take a program's signals.
+    /// here. After the job they have their default actions again, or those that this process has set before its first
+    /// such job. Signals that this process ignores stay ignored, here and in the ranks. The default is off, since a
+    /// library should not take a program's signals.
     ///
     /// # Examples
     ///

@@ -9,16 +9,21 @@
 //! - *Another signal is ignored*: it stays ignored, here and in the ranks. `nohup` applies to the whole job.
 //! - *A signal is blocked*: if it is passed on, it is unblocked in the thread that listens to it. Ranks begin with no
 //!   signal blocked.
+//! - *No job listens any more*: a signal that had its default action has it again. signal-hook keeps its handler for
+//!   ever, so an action that is registered once ends the process ([`IDLE`]).
 
 use super::error::LaunchError;
 use rustix::process::Signal;
 use signal_hook::SigId;
+use signal_hook::flag::register_conditional_default;
 use signal_hook::low_level::pipe;
 use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use tidegate_hal::lock;
 
 const FORWARDED: [Signal; 5] = [
     Signal::INT,
@@ -28,9 +33,27 @@ const FORWARDED: [Signal; 5] = [
     Signal::USR2,
 ];
 
+/// Whether no job listens to a signal of [`FORWARDED`]. Then it has its default action.
+static IDLE: [AtomicBool; FORWARDED.len()] = [const { AtomicBool::new(true) }; FORWARDED.len()];
+static LISTENERS: [Mutex<Listeners>; FORWARDED.len()] = [const {
+    Mutex::new(Listeners {
+        count: 0,
+        has_default: false,
+    })
+}; FORWARDED.len()];
+
+/// The jobs of this process that listen to one signal.
+struct Listeners {
+    count: usize,
+    /// Whether the default action is registered for the time when no job listens.
+    has_default: bool,
+}
+
 /// A signal of this process that is passed on.
 pub(super) struct Forwarded {
     pub(super) signal: Signal,
+    /// Its place in [`FORWARDED`].
+    index: usize,
     pipe: UnixStream,
     id: SigId,
 }
@@ -38,17 +61,34 @@ pub(super) struct Forwarded {
 impl Forwarded {
     /// Takes over all signals that are passed on, except for those that this process ignores.
     pub(super) fn listen() -> Result<Vec<Self>, LaunchError> {
-        let failed = |error| LaunchError::io("listening to signals", error);
-        let heard = FORWARDED.into_iter().filter(|each| !is_ignored(*each));
+        let heard = FORWARDED.into_iter().enumerate();
+        let heard = heard.filter(|(_, signal)| !is_ignored(*signal));
         heard
-            .map(|signal| {
-                unblock(signal);
-                let (pipe, write) = UnixStream::pair().map_err(failed)?;
-                pipe.set_nonblocking(true).map_err(failed)?;
-                let id = pipe::register(signal.as_raw(), write).map_err(failed)?;
-                Ok(Self { signal, pipe, id })
-            })
-            .collect()
+            .map(|(index, signal)| Self::of(index, signal))
+            .collect::<Result<_, _>>()
+            .map_err(|error| LaunchError::io("listening to signals", error))
+    }
+
+    fn of(index: usize, signal: Signal) -> std::io::Result<Self> {
+        unblock(signal);
+        let (pipe, write) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        let mut listeners = lock(&LISTENERS[index]);
+        // A handler that the program has set itself stays, and there is no other action.
+        if !listeners.has_default && action(signal).sa_sigaction == libc::SIG_DFL {
+            register_conditional_default(signal.as_raw(), &IDLE[index])?;
+            listeners.has_default = true;
+        }
+        let id = pipe::register(signal.as_raw(), write)?;
+        listeners.count += 1;
+        // This comes last: a signal before it ends the process, as before the job, and none is missed.
+        IDLE[index].store(false, Ordering::SeqCst);
+        Ok(Self {
+            signal,
+            index,
+            pipe,
+            id,
+        })
     }
 
     /// Empties the descriptor, so that the next signal makes it ready again.
@@ -65,6 +105,10 @@ impl AsFd for Forwarded {
 
 impl Drop for Forwarded {
     fn drop(&mut self) {
+        let mut listeners = lock(&LISTENERS[self.index]);
+        listeners.count -= 1;
+        // This comes first, so that no signal is missed.
+        IDLE[self.index].store(listeners.count == 0, Ordering::SeqCst);
         signal_hook::low_level::unregister(self.id);
     }
 }

@@ -344,6 +344,43 @@ fn signals_are_passed_on() {
     }
 }
 
+/// This is not a test, but a program that runs two jobs and then does something else.
+#[test]
+fn role_of_a_program_after_its_jobs() {
+    if std::env::var_os("TEST_JOBS").is_some() {
+        let first = Job::new("true", 1).forward_signals(true).run().unwrap();
+        assert!(first.success());
+        let second = Job::this_program(1).unwrap();
+        let second = second.args(["--exact", "role_of_a_rank_that_waits", "--nocapture"]);
+        let second = second.env("TEST_CLI", "").output(Output::Plain);
+        let ended = second.grace(LONG).forward_signals(true).run().unwrap();
+        println!("code {}", ended.exit_code());
+        std::thread::sleep(LONG / 4);
+    }
+}
+
+#[test]
+fn signals_are_passed_on_by_each_job_and_end_the_program_afterwards() {
+    let signals = [Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1];
+    for signal in signals {
+        let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+        program.args(["--exact", "role_of_a_program_after_its_jobs", "--nocapture"]);
+        program.env("TEST_JOBS", "");
+        ground::begin_with(&mut program, signals, libc::SIG_DFL);
+        let mut child = program.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
+        let pid = rustix::process::Pid::from_child(&child);
+        let code = format!("code {}", 128 + signal.as_raw());
+        for said in ["ready", &code] {
+            assert!(lines.any(|line| line.ends_with(said)), "{said}");
+            rustix::process::kill_process(pid, signal).unwrap();
+        }
+        assert_eq!(child.wait().unwrap().signal(), Some(signal.as_raw()));
+    }
+}
+
 #[test]
 fn user_signals_are_passed_on_and_end_nothing() {
     let script = "trap 'echo got; exit 0' USR1; echo ready; while :; do sleep 0.05; done";
