@@ -24,8 +24,10 @@ struct Place {
     node: Option<u32>,
     address: Option<SocketAddr>,
     leads: bool,
-    /// How many children there are, of the same node and of others.
+    /// How many children there are, of the same node and of others. Those for whom a place is kept count, too.
     children: [u32; 2],
+    /// The children that hang here now.
+    below: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,9 @@ pub(super) struct Places {
     roomy: Vec<VecDeque<u32>>,
     /// Those that lead a node, and may have room.
     leaders: VecDeque<u32>,
+    /// At how many ranks [`Places::below`] has looked.
+    #[cfg(test)]
+    pub(super) seen: std::cell::Cell<usize>,
 }
 
 /// How many children a rank has in a job of so many. `None`: the job is a star.
@@ -58,6 +63,8 @@ impl Places {
             nodes: HashMap::from([(node, 0)]),
             roomy: vec![VecDeque::from([0])],
             leaders: VecDeque::from([0]),
+            #[cfg(test)]
+            seen: std::cell::Cell::new(0),
         }
     }
 
@@ -161,7 +168,9 @@ impl Places {
         self.detach(rank);
         let kind = self.kind(rank, parent);
         self.ranks[rank as usize].parent = Some(parent);
-        self.ranks[parent as usize].children[kind] += 1;
+        let above = &mut self.ranks[parent as usize];
+        above.children[kind] += 1;
+        above.below.insert(rank);
     }
 
     /// Notes that a rank has no parent.
@@ -170,7 +179,9 @@ impl Places {
         let parents = [place.parent.take(), place.promised.take()];
         for parent in parents.into_iter().flatten() {
             let kind = self.kind(rank, parent);
-            self.ranks[parent as usize].children[kind] -= 1;
+            let above = &mut self.ranks[parent as usize];
+            above.children[kind] -= 1;
+            above.below.remove(&rank);
         }
     }
 
@@ -182,28 +193,19 @@ impl Places {
         self.ranks[parent as usize].children[kind] += 1;
     }
 
-    /// A rank and all ranks below it.
+    /// A rank and all ranks below it. At the end of a job the hub asks this about each rank, so it must not look at
+    /// others.
     pub(super) fn below(&self, top: u32) -> BTreeSet<u32> {
-        let mut below = BTreeSet::from([top]);
-        let mut above = BTreeSet::new();
-        for rank in 0..self.ranks.len() as u32 {
-            let mut path = Vec::new();
-            let mut next = Some(rank);
-            let is_below = loop {
-                match next {
-                    Some(rank) if below.contains(&rank) => break true,
-                    Some(rank) if !above.contains(&rank) && path.len() < self.ranks.len() => {
-                        path.push(rank);
-                        next = self.parent(rank);
-                    }
-                    _ => break false,
-                }
-            };
-            match is_below {
-                true => below.extend(path),
-                false => above.extend(path),
+        let mut below = BTreeSet::new();
+        let mut next = vec![top];
+        while let Some(rank) = next.pop() {
+            // Ranks that name each other as parents form a circle.
+            if below.insert(rank) {
+                next.extend(&self.ranks[rank as usize].below);
             }
         }
+        #[cfg(test)]
+        self.seen.set(self.seen.get() + below.len());
         below
     }
 

@@ -113,6 +113,67 @@ impl Job {
     }
 }
 
+/// At the end of a large job, each connection that ends must not cost a look at all ranks.
+#[test]
+fn connections_that_end_cost_what_was_below_them() {
+    const RANKS: u32 = 10_000;
+    let (size, silence) = (RANKS as usize, Duration::from_secs(10));
+    let mut hub = Hub::new(size, Some(ARITY), [0; 32], [0; 16], silence);
+    let now = Instant::now();
+    let mut said = vec![0; size];
+    let mut say = |hub: &mut Hub, from: u32, message| {
+        let seq = &mut said[from as usize];
+        *seq += 1;
+        let seq = *seq;
+        let items = vec![Arc::new(Item::Said { from, seq, message })];
+        let (epoch, heard) = (0, 0);
+        hub.hear(
+            Up {
+                epoch,
+                heard,
+                items,
+            },
+            now,
+        );
+    };
+    let mut parents = vec![0; size];
+    for rank in 1..RANKS {
+        hub.join(rank, [0; 32], None);
+        let Some((_, Hop::Place { parent, .. })) = hub.answers.pop() else {
+            panic!("rank {rank} has no place");
+        };
+        parents[rank as usize] = parent;
+        say(&mut hub, parent, Message::Attached { rank, heard: 0 });
+    }
+    let mut ranks = RankSet::default();
+    (0..RANKS).for_each(|rank| ranks.insert(rank));
+    let (epoch, heard, items) = (0, 0, vec![Arc::new(Item::Ready { ranks })]);
+    let up = Up {
+        epoch,
+        heard,
+        items,
+    };
+    hub.hear(up, now);
+    assert_eq!(hub.phase, HubPhase::Running);
+    for rank in 0..RANKS {
+        say(&mut hub, rank, Message::Leave);
+    }
+    hub.places.seen.set(0);
+    // Children have joined after their parents.
+    for rank in (1..RANKS).rev() {
+        let (reason, heard) = ("closed".into(), 0);
+        let gone = Message::Gone {
+            rank,
+            reason,
+            heard,
+        };
+        say(&mut hub, parents[rank as usize], gone);
+    }
+    assert!(hub.is_deserted());
+    let seen = hub.places.seen.get();
+    assert!(seen <= size, "{seen}");
+}
+
 fn left(ranks: &[u32]) -> Message {
     let ranks = ranks.to_vec();
     Message::Left { ranks }
