@@ -122,7 +122,7 @@ impl Item {
         match self {
             Item::Said { message, .. } => message.weight(),
             Item::Votes { tally, .. } => tally.weight(),
-            Item::Ready { .. } => MAX_RANKS / 8,
+            Item::Ready { ranks } => ranks.weight(),
         }
     }
 
@@ -217,7 +217,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::votes::tests::any_vote;
     use crate::votes::{Call, Kind};
-    use crate::wire::tests::any_message;
+    use crate::wire::{MAX_MESSAGE, tests::any_message};
     use proptest::prelude::*;
 
     fn any_ranks() -> impl Strategy<Value = Vec<u32>> {
@@ -292,6 +292,9 @@ pub(crate) mod tests {
         ]
     }
 
+    /// How much longer than the weight of a message its hop may be: ranks that no job has take five bytes each.
+    const MORE: usize = 128;
+
     proptest! {
         #[test]
         fn encoded_hops_are_decoded(hop in any_hop()) {
@@ -304,12 +307,46 @@ pub(crate) mod tests {
         }
 
         #[test]
+        fn what_is_encoded_is_not_much_longer_than_its_weight(item in any_item(), passed in any_passed()) {
+            let (weight, items) = (item.weight(), vec![Arc::new(item)]);
+            let (epoch, heard) = (u32::MAX, u64::MAX);
+            let length = Hop::Up(Up { epoch, heard, items }).encode().len();
+            prop_assert!(length <= weight + MORE, "{length} of {weight}");
+            let (weight, items) = (passed.weight(), vec![Arc::new(passed)]);
+            let length = Hop::Down(Down { upto: u64::MAX, items }).encode().len();
+            prop_assert!(length <= weight + MORE, "{length} of {weight}");
+        }
+
+        #[test]
         fn bundles_keep_the_order_and_are_not_long(weights in prop::collection::vec(0..2 * BUNDLE, 0..20)) {
             let bundles = bundles(weights.clone(), |weight| *weight);
             for bundle in &bundles {
                 prop_assert!(bundle.len() == 1 || bundle.iter().sum::<usize>() <= BUNDLE);
             }
             prop_assert_eq!(bundles.concat(), weights);
+        }
+    }
+
+    /// If many ranks end at a time, all others hear of all of them.
+    #[test]
+    fn many_ranks_are_lost_in_hops_that_are_not_too_long() {
+        let lost = |rank| {
+            let message = Message::Lost {
+                rank,
+                reason: "x".repeat(200),
+                first: None,
+            };
+            Arc::new(Passed {
+                number: u64::from(rank),
+                below: None,
+                to: To::All,
+                message,
+            })
+        };
+        let lost = (0..60_000).map(lost).collect();
+        for items in bundles(lost, |passed: &Arc<Passed>| passed.weight()) {
+            let length = Hop::Down(Down { upto: 0, items }).encode().len();
+            assert!(length <= MAX_MESSAGE, "{length}");
         }
     }
 

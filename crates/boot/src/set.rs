@@ -36,6 +36,12 @@ impl RankSet {
         fits && self.iter().all(|rank| (rank as usize) < size)
     }
 
+    /// About how many bytes the encoded set takes at most.
+    pub(crate) fn weight(&self) -> usize {
+        // A word takes up to ten bytes.
+        10 * self.words.len() + 8
+    }
+
     pub(crate) fn len(&self) -> usize {
         let ones = self.words.iter().map(|word| word.count_ones() as usize);
         ones.sum()

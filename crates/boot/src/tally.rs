@@ -141,10 +141,13 @@ impl Tally {
         let Some(said) = &self.0 else {
             return 0;
         };
+        let calls = std::iter::once(&said.calls.first).chain(&said.calls.other);
+        let calls = calls.map(|(_, call)| call.label.len());
         let votes = std::iter::once(&said.votes.first).chain(&said.votes.other);
         let votes = votes.map(|(_, vote)| vote.header.len() + vote.reason.len());
-        let objection = said.objections.as_ref().map_or(0, |it| it.reason.len());
-        votes.sum::<usize>() + objection + said.come.len() + 64
+        let objections = said.objections.as_ref();
+        let objections = objections.map_or(0, |it| it.reason.len() + 3 * it.ranks.len());
+        calls.chain(votes).sum::<usize>() + objections + said.come.weight() + 64
     }
 
     /// The limit that it exceeds, if any, in a job with so many ranks at most.

@@ -140,6 +140,11 @@ impl Founders {
         }
     }
 
+    /// About how many bytes they take when they are encoded.
+    pub(crate) fn weight(&self) -> usize {
+        self.name.len() + 3 * self.ranks.len()
+    }
+
     fn group(&self) -> Group {
         Group {
             name: self.name.clone(),
@@ -154,6 +159,15 @@ impl Founders {
 }
 
 impl Failure {
+    /// About how many bytes the encoded failure takes.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Failure::Mismatch(calls) => calls.iter().map(|(_, call)| call.label.len()).sum(),
+            Failure::Teams(sides) => sides.iter().map(|(_, founders)| founders.weight()).sum(),
+            Failure::Lost { reason, .. } => reason.len(),
+        }
+    }
+
     /// The error of a rank that makes this team.
     pub(crate) fn founding_error(&self, mine: &Founders) -> ControlError {
         let Failure::Teams(sides) = self else {

@@ -142,7 +142,8 @@ pub(crate) struct Said {
 pub(crate) struct Malformed(pub(crate) &'static str);
 
 impl Message {
-    /// About how many bytes the encoded message takes.
+    /// About how many bytes the encoded message takes. All that has no fixed length counts, since otherwise a hop of many
+    /// messages could become too long. A reason counts whole, though it is cut.
     pub(crate) fn weight(&self) -> usize {
         const REST: usize = 32;
         REST + match self {
@@ -152,19 +153,33 @@ impl Message {
             | Message::Parted { below: ranks } => 3 * ranks.len(),
             Message::Exchange { label, bytes, .. } => label.len() + bytes.len(),
             Message::Said { said, .. } => said.iter().map(|said| REST + said.bytes.len()).sum(),
-            Message::Letter { bytes, .. } => bytes.len(),
+            Message::Letter { lost, bytes, .. } => {
+                lost.as_ref().map_or(0, String::len) + bytes.len()
+            }
             Message::Confer { label, vote, .. } => {
                 label.len() + vote.header.len() + vote.reason.len()
             }
             Message::Decided { outcome, .. } => match outcome {
                 Outcome::Agreed { .. } => 0,
                 Outcome::Differs { first, other, .. } => first.len() + other.len(),
-                Outcome::Refused { reason, .. } => reason.len(),
-                Outcome::Failed(_) => MAX_REASON,
+                Outcome::Refused { ranks, reason, .. } => 3 * ranks.len() + reason.len(),
+                Outcome::Failed(failure) => failure.weight(),
             },
-            Message::Found { founders } => founders.name.len() + 3 * founders.ranks.len(),
+            Message::Found { founders } => founders.weight(),
+            Message::Founded { team } => team.as_ref().map_or_else(Failure::weight, |_| 0),
             Message::Notify { to, bytes, .. } => 3 * to.as_ref().map_or(0, Vec::len) + bytes.len(),
-            _ => 0,
+            Message::Abort { reason }
+            | Message::Gone { reason, .. }
+            | Message::Withdrawn { reason, .. }
+            | Message::Lost { reason, .. }
+            | Message::Fail { reason, .. } => reason.len(),
+            Message::Ready
+            | Message::Go
+            | Message::Attached { .. }
+            | Message::Welcome { .. }
+            | Message::Heard { .. }
+            | Message::Leave
+            | Message::Bye => 0,
         }
     }
 
