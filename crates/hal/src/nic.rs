@@ -94,8 +94,8 @@
 //! - When a slot comes back, a program in line gets it. Programs that have been rung for come first, in the order of
 //!   their rings. Then come the others, queue by queue.
 //! - One slot is reserved for programs that have been rung for. Those end by themselves, so the slot always comes back.
-//!   Hence every ring is answered in the end, whatever the budget is: no program depends on the slot of one that has
-//!   not been rung for.
+//!   (If the peer is gone and its wire never ends an operation, the engine gives the queue up.) Hence every ring is
+//!   answered in the end, whatever the budget is: no program depends on the slot of one that has not been rung for.
 //!
 //! So an engine fires as if the budget were infinite, only later. [`crate::slots`] does this accounting for all
 //! engines. Whether to wait for room is a policy of the layers above ([`Nic::armed`], [`Nic::await_armed`],

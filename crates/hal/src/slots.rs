@@ -10,8 +10,9 @@
 //! **The last slot is reserved** for programs that have been rung for. A program that has not been rung for may have to
 //! wait for peers, and they for others, without bound. A program that has been rung for waits only for the wire. (If
 //! only a part of its ring has come, it also waits for the other parts. But between the parts its stream waits for
-//! nothing.) So the reserved slot always comes back, and every ring is answered in the end, in order of arrival. A
-//! budget of 1 suffices for every job, because no program holds a slot while it waits for another that needs one.
+//! nothing.) If the wire never ends it because its peer is gone, the engine gives its queue up. So the reserved slot
+//! always comes back, and every ring is answered in the end, in order of arrival. A budget of 1 suffices for every job,
+//! because no program holds a slot while it waits for another that needs one.
 //!
 //! A program takes one slot. The engine decides what that means: an entry in its table, or a chain of deferred
 //! operations of a hardware NIC. An engine that needs several triggers for a program divides its triggers by the most

@@ -358,6 +358,8 @@ impl<W: Wire> Agent<W> {
         let extra = self.with(|engine| {
             // The next tick may be a while away.
             engine.await_answers();
+            // Queues that have given up thereby have given back their trigger slots, which others may wait for.
+            engine.go_on();
             engine.peers.contact.extra()
         });
         self.silence.saturating_add(extra)

@@ -128,8 +128,9 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// Operations towards a peer that has left, or is lost, do not end. They may still read memory, so their queues
-    /// cannot go on. But nobody waits for them, and no thread stays awake for them, if nothing more is added.
+    /// Operations towards a peer that has left, or is lost, do not end. They may still access memory, so their firings
+    /// stay, and keep the programs. But the queues give up, because other queues need the trigger slots. Nobody waits
+    /// for the operations, and no thread stays awake for them.
     fn strand(&mut self, peer: usize) {
         for index in self.queues.towards(peer) {
             if !self.queues.strand(index) {
@@ -140,8 +141,9 @@ impl<W: Wire> Engine<W> {
                 tell(|| {
                     tracing::warn!("what is under way to rank {peer}, which is gone, does not end")
                 });
-                queue.lose();
             }
+            // The other programs have no operation in progress, and the peer is told nothing.
+            drop(queue.give_up());
         }
         let queues = &self.queues.all;
         self.flights.set_adrift(|flight| match flight {

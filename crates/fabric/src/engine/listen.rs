@@ -110,7 +110,7 @@ impl<W: Wire> Agent<W> {
             let active = need == Need::Work;
             let since = last.elapsed();
             // For a while, also wait for the peer's next message.
-            if polled && (since < KEEN || active || engine.armed() > 0) {
+            if polled && (since < KEEN || active || engine.slots.armed() > 0) {
                 self.release(engine);
                 match since {
                     since if since < KEEN => std::thread::yield_now(),
@@ -141,7 +141,7 @@ impl<W: Wire> Agent<W> {
             self.slumber
                 .begin(if engine.full { Need::Work } else { need });
             // A thread that arms later wakes this one, and earlier arms are seen here.
-            let armed = polled && engine.armed() > 0;
+            let armed = polled && engine.slots.armed() > 0;
             self.release(engine);
             if !may_sleep {
                 std::thread::yield_now();

@@ -163,17 +163,6 @@ impl Queue {
         self.slots.counts(self.member)
     }
 
-    /// Whether its programs take these trigger slots.
-    pub(crate) fn shares(&self, slots: &Arc<TriggerSlots>) -> bool {
-        Arc::ptr_eq(&self.slots, slots)
-    }
-
-    /// How many of its programs are armed.
-    pub(crate) fn armed_now(&self) -> u64 {
-        let (armed, through) = self.counts();
-        armed.saturating_sub(through)
-    }
-
     /// Whether everything that was rung for is through, or nobody waits for it any more because the window is revoked
     /// or the peer is lost.
     pub(crate) fn is_idle(&self) -> bool {

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use tidegate_hal::nic::Prepared;
-use tidegate_hal::slots::TriggerSlots;
 
 use super::chained::Chained;
 use super::doubt::Doubt;
@@ -213,29 +212,18 @@ impl<W: Wire> Queues<W> {
         self.make_ready(index);
     }
 
-    /// Notes that the operations of a queue's firing will not end, and that nobody waits for them. Returns whether
-    /// there are any.
+    /// Notes that the operations of a queue's firing will not end, and that nobody waits for them. The firing has
+    /// failed, even if they end after all. Returns whether there are any.
     pub(super) fn strand(&mut self, index: usize) -> bool {
         let firing = self.firing(index).filter(|(one, _)| one.under_way > 0);
         let Some((firing, _)) = firing else {
             return false;
         };
         if !std::mem::replace(&mut firing.is_stranded, true) {
+            firing.fate = Fate::Failed;
             self.stranded += 1;
         }
         true
-    }
-
-    /// How many programs are armed by queues with a stranded firing.
-    pub(super) fn armed_in_vain(&self, slots: &Arc<TriggerSlots>) -> usize {
-        if self.stranded == 0 {
-            return 0;
-        }
-        let is_stranded = |one: &&Agenda<W>| one.firing().is_some_and(|one| one.is_stranded);
-        // Queues of answers are not armed by the host, and count elsewhere.
-        let stranded = self.all.iter().filter(is_stranded);
-        let stranded = stranded.filter(|one| one.queue.shares(slots));
-        stranded.map(|one| one.queue.armed_now()).sum::<u64>() as usize
     }
 
     /// Notes whether hardware has work for a queue.

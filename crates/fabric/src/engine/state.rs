@@ -113,16 +113,6 @@ impl<W: Wire> Engine<W> {
         }
     }
 
-    /// How many armed programs may still be rung for.
-    pub(super) fn armed(&self) -> usize {
-        let armed = self.slots.armed();
-        armed.saturating_sub(if armed == 0 {
-            0
-        } else {
-            self.queues.armed_in_vain(&self.slots)
-        })
-    }
-
     /// Removes a queue that has come to its end.
     pub(super) fn end(&mut self, index: usize) {
         let agenda = self.queues.all.take(index);

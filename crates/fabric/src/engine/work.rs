@@ -283,7 +283,8 @@ impl<W: Wire> Engine<W> {
             departure.says(false, &never_comes(queue.peer));
             firing.fate = Fate::Failed;
         }
-        let nobody = has_left && (only_sends || !firing.has_failed());
+        // A stranded firing is never through, because its queue has given up.
+        let nobody = has_left && !firing.is_stranded && (only_sends || !firing.has_failed());
         let is_over = firing.under_way == 0;
         let has_signalled = firing.has_signalled();
         if nobody && is_over && firing.ring() == Ring::Whole {
