@@ -13,6 +13,7 @@
 //! In each piece, the bounds between all hosts are combined by shortest paths. The offset of a host is the middle of what
 //! its bounds allow, which fulfils all of them.
 
+use super::check::LATEST;
 use super::rank::Time;
 
 /// The length of a piece.
@@ -24,7 +25,10 @@ const DRIFT: Time = 1000;
 /// No bound. Sums of two do not overflow.
 const NONE: Time = Time::MAX / 4;
 
-/// The event at `first`, by the clock of one host, came before the event at `second`, by that of another.
+/// No time of the first host's clock is farther from 0, so that differences of times do not overflow.
+const FAR: Time = 2 * LATEST as Time;
+
+/// The event at `before`, by the clock of one host, came before the event at `after`, by that of another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     pub(super) before: (usize, Time),
@@ -46,8 +50,8 @@ pub(super) struct Clocks {
 }
 
 impl Clocks {
-    /// The clocks of `hosts` hosts. `first` has bounds of the start that are known at its times. `begun` and `ended` are
-    /// the first and the last time of each host.
+    /// The clocks of hosts. `spans` has the first and the last time of each host, by its own clock. `orders` bounds the
+    /// clocks.
     pub(super) fn new(spans: &[(Time, Time)], orders: &[Order]) -> Self {
         let hosts = spans.len();
         // Pieces are counted from the start of each host, so that hosts which count from different starts have the same
@@ -103,13 +107,17 @@ impl Clocks {
                 // Offsets are about those of host 0: no more than `up`, no less than `-down`.
                 let (up, down) = (most[host], most[host * hosts]);
                 let (offset, error) = match (up == NONE, down == NONE) {
-                    (false, false) => ((up - down) / 2, (up + down) / 2),
+                    (false, false) => (up.saturating_sub(down) / 2, up.saturating_add(down) / 2),
                     (false, true) => (up, 0),
-                    (true, false) => (-down, 0),
+                    (true, false) => (down.saturating_neg(), 0),
                     // Nothing is known, so both begin at once.
                     (true, true) => (spans[0].0 - spans[host].0, 0),
                 };
-                clocks.offsets[at][host] = if host == 0 { 0 } else { offset };
+                clocks.offsets[at][host] = if host == 0 {
+                    0
+                } else {
+                    offset.clamp(-FAR, FAR)
+                };
                 clocks.error = clocks.error.max(error);
             }
         }
@@ -126,14 +134,19 @@ impl Clocks {
         let place = |at: Time| self.offsets[at.clamp(0, last as Time) as usize][host];
         let (from, to) = (place(at), place(at + 1));
         let part = since.rem_euclid(self.piece) as f64 / self.piece as f64;
-        time + from + ((to - from) as f64 * part) as Time
+        let common = time + from + ((to - from) as f64 * part) as Time;
+        // Bounds that contradict each other may give any offset.
+        common.clamp(-FAR, FAR)
     }
 }
 
 /// By how much the bounds of two hosts contradict each other. With more hosts in a circle, 0 may be the answer.
 fn contradiction(most: &[Time], hosts: usize) -> Time {
     let pairs = (0..hosts).flat_map(|one| (0..one).map(move |other| (one, other)));
-    let gaps = pairs.map(|(one, other)| -(most[one * hosts + other] + most[other * hosts + one]));
+    let gaps = pairs.map(|(one, other)| {
+        let round = most[one * hosts + other].saturating_add(most[other * hosts + one]);
+        round.saturating_neg()
+    });
     gaps.max().unwrap_or(0).max(0)
 }
 
@@ -153,7 +166,7 @@ fn close(most: &mut [Time], hosts: usize) {
                 let second = most[over * hosts + to];
                 if second != NONE {
                     let bound = &mut most[from * hosts + to];
-                    *bound = (*bound).min(first + second);
+                    *bound = (*bound).min(first.saturating_add(second));
                 }
             }
         }

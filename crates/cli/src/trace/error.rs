@@ -14,6 +14,9 @@ pub(super) enum TraceError {
         _0.display()
     )]
     Empty(PathBuf),
+    /// The file, the number of the event, and what is wrong with it.
+    #[error("{}: no rank has written event {_1}: {_2}", _0.display())]
+    Broken(PathBuf, usize, &'static str),
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error("writing {}: {_1}", _0.display())]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tidegate_core::observe::{self, Recorder};
 
+use super::check;
 use super::error::TraceError;
 use super::rank::Rank;
 
@@ -46,6 +47,9 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Rank>, TraceError> {
     let mut ranks = Vec::new();
     for (_, path) in files {
         let events = observe::read(&path)?;
+        if let Some((event, flaw)) = check::flaw(&events) {
+            return Err(TraceError::Broken(path, event, flaw));
+        }
         // A rank that died at once may have written nothing yet.
         if !events.is_empty() {
             ranks.push(Rank::new(&events));

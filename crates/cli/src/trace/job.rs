@@ -295,7 +295,7 @@ fn signals_of(rank: &Rank, index: usize) -> Vec<(Key, LegRef)> {
             };
             let count = counts.entry(key).or_default();
             let epoch = epoch.unwrap_or(*count);
-            *count = epoch + 1;
+            *count = epoch.saturating_add(1);
             let (window, operation, peer) = key;
             signals.push(((window, operation, number, peer, epoch), at));
         }
@@ -312,7 +312,7 @@ fn signals_of(rank: &Rank, index: usize) -> Vec<(Key, LegRef)> {
         let known = window.and_then(|window| rank.windows.get(&window));
         let ahead = known.map_or(0, |window| window.exposed);
         let last = acts.iter().rev().find_map(|(_, act)| match act {
-            Act::Wait(epoch) => Some(*epoch + 1),
+            Act::Wait(epoch) => Some(epoch.saturating_add(1)),
             Act::Post(_) => None,
         });
         // Backwards, from the post behind the last wait.
@@ -327,7 +327,13 @@ fn signals_of(rank: &Rank, index: usize) -> Vec<(Key, LegRef)> {
             match act {
                 Act::Wait(epoch) => next = *epoch,
                 Act::Post(at) => {
-                    let key = (window, Operation::Post, number, peer, next + ahead);
+                    let key = (
+                        window,
+                        Operation::Post,
+                        number,
+                        peer,
+                        next.saturating_add(ahead),
+                    );
                     signals.push((key, *at));
                     next = next.saturating_sub(1);
                 }

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 
 use super::job::Job;
-use super::rank::Time;
+use super::rank::{Time, total};
 use super::walk::{Kind, Step, Walk};
 
 /// Shorter waits are not looked at.
@@ -70,7 +70,7 @@ pub(super) fn causes(job: &Job) -> Vec<Cause> {
             if cause.longest < long {
                 (cause.longest, cause.step) = (long, step);
             }
-            cause.total += long;
+            cause.total = total([cause.total, long]);
             cause.waits += 1;
         }
     }
@@ -94,7 +94,8 @@ pub(super) fn late(job: &Job, causes: &[Cause]) -> Option<Cause> {
         .filter(|cause| cause.step.rank != first.step.rank)
         .map(|cause| cause.longest)
         .next();
-    let stands_out = first.longest >= floor(job) && first.longest >= TIMES * next.unwrap_or(0);
+    let stands_out =
+        first.longest >= floor(job) && first.longest >= next.unwrap_or(0).saturating_mul(TIMES);
     stands_out.then_some(*first)
 }
 
@@ -109,7 +110,7 @@ fn floor(job: &Job) -> Time {
             (long, calls[1].lost.min(long))
         })
     });
-    let sum = |(all, lost): (Time, Time), (long, part)| (all + long, lost + part);
+    let sum = |(all, lost): (Time, Time), (long, part)| (total([all, long]), total([lost, part]));
     let (all, lost) = kernels.chain(gaps).fold((0, 0), sum);
     match lost > all / BUSY {
         true => BUSY_FLOOR,

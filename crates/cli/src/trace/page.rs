@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 use super::job::Job;
 use super::json::Quoted;
-use super::rank::Time;
+use super::rank::{Time, total};
 use super::summary::{self, counted, share, time};
 use super::tables::Tables;
 use super::view::{Kind, View};
@@ -173,7 +173,7 @@ fn tables(job: &Job, tables: &Tables, out: &mut impl Write) -> io::Result<()> {
         "line",
     ];
     table(out, "Who waited for whom", heads, rows)?;
-    let length: Time = tables.path.iter().map(|part| part.time).sum();
+    let length = total(tables.path.iter().map(|part| part.time));
     let rows = tables.path.iter().take(40).map(|part| {
         [
             share(part.time, length),

@@ -9,6 +9,11 @@ use tidegate_hal::device::Device;
 /// Nanoseconds. In files, of the `CLOCK_MONOTONIC` of the rank's host; in a [`Job`](super::job::Job), since its start.
 pub(super) type Time = i64;
 
+/// The sum of times. In a file that no rank has written, it may be longer than any time.
+pub(super) fn total(times: impl IntoIterator<Item = Time>) -> Time {
+    times.into_iter().fold(0, Time::saturating_add)
+}
+
 /// A rank.
 #[derive(Default)]
 pub(super) struct Rank {

@@ -53,7 +53,14 @@ struct Reader {
     waits: HashMap<Awaits, u64>,
     /// No recording can have been replayed more often than this.
     most: u64,
+    /// How many pieces of work there may still be in replays.
+    room: usize,
 }
+
+/// The most pieces of work of all replays of a file, since each takes memory. Those behind that are not matched with
+/// calls.
+const MOST_REPLAYED: usize = if cfg!(test) { 1 << 12 } else { 1 << 24 };
+
 impl Rank {
     /// Makes a rank of its events.
     pub(super) fn new(events: &[Event]) -> Self {
@@ -63,7 +70,8 @@ impl Rank {
             _ => 0,
         });
         let mut reader = Reader {
-            most: stamps.sum::<u64>() + 1,
+            most: stamps.fold(1, u64::saturating_add),
+            room: MOST_REPLAYED,
             ..Reader::default()
         };
         for event in events {
@@ -257,6 +265,10 @@ impl Reader {
             return;
         };
         for _ in 0..times.min(self.most) {
+            let Some(room) = self.room.checked_sub(steps.len().max(1)) else {
+                return;
+            };
+            self.room = room;
             let mut signals = HashMap::new();
             for (stream, step) in &steps {
                 match step {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::job::Job;
-use super::rank::{Rank, Time};
+use super::rank::{Rank, Time, total};
 use super::tables::{Count, Part, Tables, reason};
 use crate::info::table::{self, bytes};
 
@@ -42,7 +42,7 @@ pub(super) fn head(job: &Job, tables: &Tables) -> Vec<String> {
         .collect();
     windows.sort();
     windows.dedup();
-    let sum: u64 = tables.bytes.values().sum();
+    let sum = tables.bytes.values().copied().fold(0, u64::saturating_add);
     let mut lines = vec![format!(
         "{} on {}, {}: {}, {}, {}",
         counted(job.size, "rank"),
@@ -150,7 +150,7 @@ pub(super) fn places(part: &Part) -> String {
 /// How much communication was hidden.
 pub(super) fn hidden(tables: &Tables) -> String {
     let overlap = &tables.overlap;
-    let all = overlap.hidden + overlap.stalled;
+    let all = total([overlap.hidden, overlap.stalled]);
     format!(
         "{}{} ({}) behind kernels, while {} stalled streams (sums over the ranks)",
         if overlap.inferred { "at most " } else { "" },
@@ -187,12 +187,10 @@ pub(super) fn clocks(job: &Job) -> String {
 /// Stamps that are missing.
 pub(super) fn dropped(job: &Job) -> String {
     let of = |rank: &Rank| {
-        rank.streams
-            .iter()
-            .map(|stream| stream.dropped)
-            .sum::<u64>()
+        let dropped = rank.streams.iter().map(|stream| stream.dropped);
+        dropped.fold(0, u64::saturating_add)
     };
-    let sum: u64 = job.ranks.iter().map(of).sum();
+    let sum = job.ranks.iter().map(of).fold(0, u64::saturating_add);
     let some = job.ranks.iter().filter(|rank| of(rank) > 0);
     match sum {
         0 => "none".to_owned(),
@@ -228,7 +226,7 @@ pub(super) fn write(job: &Job, tables: &Tables, out: &mut impl Write) -> io::Res
     let rows: Vec<_> = tables.waits.iter().take(ROWS).map(row).collect();
     table::write(&rows, "  ", out)?;
     if let Some(rest) = tables.waits.get(ROWS..).filter(|rest| !rest.is_empty()) {
-        let sum = rest.iter().map(|waits| waits.time).sum();
+        let sum = total(rest.iter().map(|waits| waits.time));
         writeln!(
             out,
             "  ({} more: {})",
@@ -237,7 +235,7 @@ pub(super) fn write(job: &Job, tables: &Tables, out: &mut impl Write) -> io::Res
         )?;
     }
 
-    let length: Time = tables.path.iter().map(|part| part.time).sum();
+    let length = total(tables.path.iter().map(|part| part.time));
     writeln!(out, "\nCritical path ({}):", time(length))?;
     let row = |part: &Part| {
         [
@@ -250,7 +248,7 @@ pub(super) fn write(job: &Job, tables: &Tables, out: &mut impl Write) -> io::Res
     let rows: Vec<_> = tables.path.iter().take(ROWS).map(row).collect();
     table::write(&rows, "  ", out)?;
     if let Some(rest) = tables.path.get(ROWS..).filter(|rest| !rest.is_empty()) {
-        let sum = rest.iter().map(|part| part.time).sum();
+        let sum = total(rest.iter().map(|part| part.time));
         writeln!(
             out,
             "  ({} more: {})",

@@ -6,7 +6,7 @@ use tidegate_core::observe::{Operation, WindowId};
 
 use super::job::Job;
 use super::late::{self, Cause};
-use super::rank::{Done, Rank, Time, Work, short};
+use super::rank::{Done, Rank, Time, Work, short, total};
 use super::walk::{Kind, Step, Walk};
 
 /// The figures.
@@ -82,7 +82,8 @@ impl Tables {
             if part.bytes > 0 {
                 let told = part.tells.first().map(|tells| tells.peer);
                 let peer = told.or(part.awaits.map(|awaits| awaits.peer));
-                *bytes.entry((rank, peer.unwrap_or(rank))).or_default() += part.bytes;
+                let sum: &mut u64 = bytes.entry((rank, peer.unwrap_or(rank))).or_default();
+                *sum = sum.saturating_add(part.bytes);
             }
         }
         Tables {
@@ -106,7 +107,7 @@ impl Count {
         let told = leg.signal.map(|at| job.leg(at).1.ended);
         if told.is_some_and(|told| told > leg.begun) {
             self.late += 1;
-            self.time += leg.waited();
+            self.time = total([self.time, leg.waited()]);
         }
     }
 }
@@ -134,10 +135,11 @@ fn waits(job: &Job) -> Vec<Waits> {
             continue;
         }
         let (time, count, places) = pairs.entry((at.rank, awaits.peer)).or_default();
-        *time += leg.waited();
+        *time = total([*time, leg.waited()]);
         *count += 1;
         let place = (awaits.window, awaits.operation, batch.site.to_string());
-        *places.entry(place).or_default() += leg.waited();
+        let there = places.entry(place).or_default();
+        *there = total([*there, leg.waited()]);
     }
     let row = |((rank, peer), (time, count, places)): ((usize, u32), (Time, usize, Places))| {
         let longest = places
@@ -162,7 +164,7 @@ fn waits(job: &Job) -> Vec<Waits> {
     rows
 }
 
-/// A part of the critical path.
+/// What a part of a step is, in words, in which the rank could have run.
 const LOST: &str = "other threads had the processor";
 
 /// What a step of a way is, in words.
@@ -212,8 +214,9 @@ fn path(job: &Job) -> Vec<Part> {
                     time: 0,
                     of_rank: BTreeMap::new(),
                 });
-                part.time += time;
-                *part.of_rank.entry(job.number(step.rank)).or_default() += time;
+                part.time = total([part.time, time]);
+                let there = part.of_rank.entry(job.number(step.rank)).or_default();
+                *there = total([*there, time]);
             }
         }
     }
@@ -253,8 +256,8 @@ fn overlap(job: &Job) -> Overlap {
             }
         }
         let (open, kernels) = (union(open), union(kernels));
-        sum.hidden += both(&open, &kernels);
-        sum.stalled += length(&union(stalls));
+        sum.hidden = total([sum.hidden, both(&open, &kernels)]);
+        sum.stalled = total([sum.stalled, length(&union(stalls))]);
     }
     sum
 }

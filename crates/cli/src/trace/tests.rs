@@ -10,6 +10,8 @@ use super::tables::Tables;
 use super::view::View;
 use super::{chrome, summary};
 
+#[path = "tests/broken.rs"]
+mod broken;
 #[path = "tests/format.rs"]
 mod format;
 

@@ -199,7 +199,8 @@ impl View {
                         call => format!("{call} {window}").trim_end().to_owned(),
                     };
                     main.push(Slice {
-                        bytes: legs.iter().map(|leg| batch.parts[leg.part].bytes).sum(),
+                        bytes: (legs.iter().map(|leg| batch.parts[leg.part].bytes))
+                            .fold(0, u64::saturating_add),
                         epoch: legs.iter().map(|leg| leg.epoch).max(),
                         ..plain(Kind::Batch, name)
                     });
