@@ -23,6 +23,9 @@ use std::fmt;
 use std::path::PathBuf;
 use tidegate_core::window::Buffers;
 
+/// The longest limit, in seconds: clocks can still count it.
+const A_YEAR: u64 = 365 * 24 * 3600;
+
 /// The device of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 #[non_exhaustive]
@@ -186,7 +189,7 @@ pub struct FacesArgs {
     pub budgets: Vec<u32>,
 
     /// Seconds that one program of --peers may take
-    #[arg(long, value_name = "S", default_value_t = 60)]
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(..=A_YEAR))]
     pub peers_limit: u64,
 
     /// Seconds after which no further program of --peers is started

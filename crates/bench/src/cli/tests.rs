@@ -143,6 +143,10 @@ fn errors_say_what_is_wrong() {
             "--exchange --neighbours 1 --bytes 8 --peers nccl",
             "cannot be used with",
         ),
+        (
+            "--device cuda --peers nccl --peers-limit 18446744073709551615",
+            "is not in 0..=31536000",
+        ),
         ("--throttling", "goes with a NIC"),
         (
             "--throttling --transport fabric --budget 3",

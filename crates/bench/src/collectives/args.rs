@@ -180,6 +180,9 @@ pub enum Misfit {
     /// GPUs have no streams that the calling thread does the work of.
     #[error("the way `inline` is for `--device host`")]
     InlineOnGpus,
+    /// There is no size between these.
+    #[error("`--min` must not be greater than `--max`")]
+    Sizes,
 }
 
 impl CollectivesArgs {
@@ -206,12 +209,15 @@ impl CollectivesArgs {
         args
     }
 
-    /// Refuses combinations that no device can do.
+    /// Refuses combinations that no device can do, and those that measure nothing.
     pub(super) fn fit(&self) -> Result<(), Misfit> {
         let has = |test: fn(By) -> bool| self.ways.iter().any(|by| test(*by));
         let mpi = has(|by| by == By::Mpi) || self.start.over.transport == Transport::Mpi;
         if !self.ranks.is_multiple_of(self.teams) {
             return Err(Misfit::Teams);
+        }
+        if self.sizes.is_empty() && self.min > self.max {
+            return Err(Misfit::Sizes);
         }
         if self.teams > 1 && has(|by| by == By::Mpi) {
             return Err(Misfit::MpiInTeams);
@@ -233,7 +239,7 @@ impl CollectivesArgs {
         }
         let mut sizes = self.sizes.clone();
         if sizes.is_empty() {
-            let all = std::iter::successors(Some(self.min), |bytes| Some(bytes * self.factor));
+            let all = std::iter::successors(Some(self.min), |bytes| bytes.checked_mul(self.factor));
             sizes = all.take_while(|bytes| *bytes <= self.max).collect();
             if sizes.last() != Some(&self.max) {
                 sizes.push(self.max);

@@ -483,6 +483,15 @@ mod tests {
             misfit("collectives --ranks 4 --teams 2 --ways mpi"),
             Misfit::MpiInTeams
         );
+        assert_eq!(misfit("collectives --min 1048576 --max 8"), Misfit::Sizes);
+        let listed = args("collectives --max 4 --sizes 8,4");
+        assert_eq!(
+            (listed.fit(), listed.counts(Kind::Scan)),
+            (Ok(()), vec![2, 1])
+        );
+        // Such a factor is too large for a second size.
+        let far = args("collectives --min 8 --factor 2305843009213693952");
+        assert_eq!(far.counts(Kind::Scan), [2, 16 << 20]);
         let all = args("collectives");
         assert_eq!(all.counts(Kind::Barrier), [0]);
         let counts = all.counts(Kind::Scan);

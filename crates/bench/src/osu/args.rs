@@ -72,7 +72,23 @@ pub struct OsuArgs {
     pub start: Start,
 }
 
+/// Arguments that do not go together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// There is no size between these.
+    #[error("`--min` must not be greater than `--max`")]
+    Sizes,
+}
+
 impl OsuArgs {
+    /// Refuses combinations that measure nothing.
+    pub(super) fn fit(&self) -> Result<(), Misfit> {
+        match self.min > self.max {
+            true => Err(Misfit::Sizes),
+            false => Ok(()),
+        }
+    }
+
     /// The arguments with their ways: all, if none were named.
     pub(super) fn with_ways(&self) -> OsuArgs {
         let mut args = self.clone();

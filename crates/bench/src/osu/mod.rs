@@ -21,8 +21,8 @@
 //!
 //! # Failures
 //!
-//! Arguments that do not go together ([`Unfit`](crate::transport::Unfit)), and a missing MPI, are refused before there
-//! is a rank. After every measurement the received data is compared with the data that was sent: a difference ends the
+//! Arguments that do not go together ([`Misfit`], [`Unfit`](crate::transport::Unfit)), and a missing MPI, are refused
+//! before there is a rank. After every measurement the received data is compared with the data that was sent: a difference ends the
 //! program with code 1.
 
 mod args;
@@ -31,7 +31,7 @@ mod ours;
 #[cfg(feature = "mpi")]
 mod theirs;
 
-pub use args::{By, OsuArgs, Test};
+pub use args::{By, Misfit, OsuArgs, Test};
 
 #[cfg(not(feature = "mpi"))]
 use crate::mpi::NoMpi;
@@ -70,6 +70,7 @@ pub fn main() -> ExitCode {
 /// Something that is missing, before there is a rank; an error of a rank.
 pub fn run(args: &OsuArgs) -> Done {
     let args = args.with_ways();
+    args.fit()?;
     let mpi = match args.ways.iter().any(|by| by.is_mpi()) {
         true => Some("the way `mpi`"),
         false => (args.start.over.transport == To::Mpi).then_some("`--transport mpi`"),
@@ -282,6 +283,13 @@ mod tests {
                 ..
             }
         ));
+    }
+
+    #[test]
+    fn sizes_that_do_not_exist() {
+        let fit = |line: &str| OsuArgs::parse_from(line.split_whitespace()).fit();
+        assert_eq!(fit("osu --min 16 --max 8"), Err(Misfit::Sizes));
+        assert_eq!(fit("osu --min 8 --max 8"), Ok(()));
     }
 
     /// Without the feature, MPI is missed before a rank starts.
