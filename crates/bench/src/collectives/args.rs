@@ -117,7 +117,7 @@ pub struct CollectivesArgs {
     #[arg(long, value_name = "TIMES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
 
-    /// Calls that a recording contains
+    /// Calls that a recording contains; on GPUs, a launch makes several replays of it at a time, NCCL's too
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub unroll: u64,
 

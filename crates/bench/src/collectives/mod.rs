@@ -9,6 +9,8 @@
 //! Several *ways* do the same: this library's calls, enqueued (`st`), replayed (`st-graph`), or done by the calling
 //! thread (`inline`); with the feature `mpi` the calls of an MPI; with `--peers nccl` those of NCCL, enqueued and
 //! recorded, from buffers that are registered as symmetric windows and from others. For each size, all ways take turns.
+//! On GPUs, this library puts several replays of a recording into one graph of the driver. NCCL's recorded calls lie in
+//! graphs of at least as many calls, so that neither side needs more launches.
 //!
 //! Before the clock starts, each way is called with data that changes, and its results are compared. They are compared
 //! again after the last round of calls.

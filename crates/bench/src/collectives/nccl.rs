@@ -9,6 +9,9 @@
 //! NCCL has no call for rows whose numbers only the stream knows. Whole blocks can go, with the numbers beside them. Or
 //! the numbers go first, and the host waits for them and sends as many rows. A recording can only do the former.
 //!
+//! This library puts up to 64 replays of a recording into one graph of the driver (`tidegate_gpu`'s `graph.rs`). A graph
+//! of NCCL's calls has as many replays as that or more ([`launches`]), so NCCL's recorded calls need as few launches.
+//!
 //! # Failure
 //!
 //! Errors are texts with the call and NCCL's words for it.
@@ -18,6 +21,8 @@ use super::case::Case;
 use super::kind::{Kind, all_sent, clear_unsent, rows};
 use super::table::Measured;
 use libloading::Library;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -377,16 +382,28 @@ impl Nccl {
         if (input.max(output) * NUMBER).max(numbers) > self.bytes {
             return Err("the buffers are too short".into());
         }
-        let graph = match by.is_graph() {
-            true => Some(self.record(by, case, buffers)?),
-            false => None,
-        };
+        // By how many replays each has.
+        let mut graphs: BTreeMap<u64, Graph> = BTreeMap::new();
+        if by.is_graph() {
+            let all = launches(case.calls / case.unroll);
+            let all = all.into_iter().filter(|(_, launches)| *launches > 0);
+            for replays in [1].into_iter().chain(all.map(|(replays, _)| replays)) {
+                if let Entry::Vacant(place) = graphs.entry(replays) {
+                    place.insert(self.record(by, case, buffers, replays * case.unroll)?);
+                }
+            }
+        }
         let times = |count: u64| -> Answer<()> {
-            for _ in 0..count / graph.as_ref().map_or(1, |_| case.unroll) {
-                match &graph {
+            if !by.is_graph() {
+                return (0..count).try_for_each(|_| self.call(by, case, buffers));
+            }
+            for (replays, launches) in launches(count / case.unroll) {
+                for _ in 0..launches {
                     // SAFETY: the graph and the stream are alive.
-                    Some(graph) => unsafe { self.driver.graph_launch(graph.exec, self.stream)? },
-                    None => self.call(by, case, buffers)?,
+                    unsafe {
+                        self.driver
+                            .graph_launch(graphs[&replays].exec, self.stream)?
+                    };
                 }
             }
             Ok(())
@@ -400,7 +417,11 @@ impl Nccl {
         }
         let turn = case.turns();
         world.all_gather("measured", Vec::new())?;
-        times(case.ahead())?;
+        // Each graph is launched before the clock starts.
+        times(match by.is_graph() {
+            true => case.calls,
+            false => case.ahead(),
+        })?;
         self.synchronize()?;
         let start = Instant::now();
         times(case.calls)?;
@@ -409,20 +430,20 @@ impl Nccl {
         self.check(by, case, buffers, turn)?;
         // NCCL launches other calls in another way as long as there is a graph. So the calls that are enqueued are
         // recorded behind the clock. Where the host waits in a call, it cannot be recorded.
-        let blocks = match graph {
+        let blocks = match graphs.get(&1) {
             Some(graph) => Some(graph.blocks),
             None if by == By::NcclCounts => None,
-            None => Some(self.record(by, case, buffers)?.blocks),
+            None => Some(self.record(by, case, buffers, case.unroll)?.blocks),
         };
         Ok(Measured { seconds, blocks })
     }
 
-    /// A graph of some calls.
-    fn record(&self, by: By, case: &Case, buffers: &Buffers) -> Answer<Graph> {
+    /// A graph of so many calls.
+    fn record(&self, by: By, case: &Case, buffers: &Buffers, calls: u64) -> Answer<Graph> {
         // SAFETY: the stream is alive, and not being captured. The graph is destroyed once it is instantiated.
         unsafe {
             self.driver.stream_begin_capture(self.stream)?;
-            let called = (0..case.unroll).try_for_each(|_| self.call(by, case, buffers));
+            let called = (0..calls).try_for_each(|_| self.call(by, case, buffers));
             let graph = self.driver.stream_end_capture(self.stream)?;
             called?;
             let driver = self.driver;
@@ -441,6 +462,15 @@ impl Nccl {
             })
         }
     }
+}
+
+/// The most replays of a recording that this library puts into one graph.
+const MOST: u64 = 64;
+
+/// By which graphs `replays` replays are launched: how many replays each has, and how often it is launched.
+fn launches(replays: u64) -> [(u64, u64); 2] {
+    let rest = replays % MOST;
+    [(MOST, replays / MOST), (rest, u64::from(rest != 0))]
 }
 
 /// A recording.
@@ -477,6 +507,22 @@ impl Drop for Nccl {
                 (self.nccl.destroy)(self.comm);
             }
             _ = self.driver.stream_destroy(self.stream);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::launches;
+
+    /// No division into graphs of at most 64 replays needs fewer launches.
+    #[test]
+    fn recordings_need_as_few_launches_as_ours() {
+        for replays in [0, 1, 10, 63, 64, 65, 100, 128, 1000] {
+            let made = launches(replays);
+            let sum: u64 = made.iter().map(|(each, times)| each * times).sum();
+            let count: u64 = made.iter().map(|(_, times)| times).sum();
+            assert_eq!((sum, count), (replays, replays.div_ceil(64)));
         }
     }
 }
