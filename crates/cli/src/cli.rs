@@ -125,7 +125,7 @@ impl RunArgs {
     /// Runs the job, and returns its exit code.
     fn run(mut self, defaults: &[(&str, &str)]) -> u8 {
         let Some(folder) = self.trace.take() else {
-            return self.options.run(self.program, defaults);
+            return self.options.run(self.program, defaults).code;
         };
         traced(&folder, |folder| {
             self.options.exports.push((TRACE.name.into(), folder));

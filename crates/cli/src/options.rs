@@ -60,7 +60,8 @@ pub struct JobArgs {
     #[arg(long)]
     pub no_label: bool,
 
-    /// Seconds for the other ranks to end by themselves after one has failed
+    /// Seconds for the other ranks to end by themselves after one has failed, and for all ranks after a signal that asks
+    /// the launcher to end. After such a signal, output that nobody reads is kept for as long
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub grace: Duration,
 
@@ -79,6 +80,15 @@ pub struct JobArgs {
     /// Also report to what each rank is bound
     #[arg(short, long, conflicts_with = "quiet")]
     pub verbose: bool,
+}
+
+/// How a job of the command line ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobEnd {
+    /// The exit code of the job.
+    pub(crate) code: u8,
+    /// Not all output was read. A program that prints more would wait for a reader.
+    pub(crate) is_unread: bool,
 }
 
 /// The environment variable that says how to log in to hosts.
@@ -195,13 +205,19 @@ impl JobArgs {
         Ok(outcome)
     }
 
-    /// Runs the job, and returns its exit code.
-    pub(super) fn run(self, program: Vec<OsString>, defaults: &[(&str, &str)]) -> u8 {
+    /// Runs the job.
+    pub(super) fn run(self, program: Vec<OsString>, defaults: &[(&str, &str)]) -> JobEnd {
         match self.outcome(program, defaults) {
-            Ok(outcome) => outcome.exit_code().max(outcome.is_lost.into()),
+            Ok(outcome) => JobEnd {
+                code: outcome.exit_code().max(outcome.is_lost.into()),
+                is_unread: outcome.is_unread,
+            },
             Err(error) => {
                 say(format_args!("{error}"));
-                error.exit_code()
+                JobEnd {
+                    code: error.exit_code(),
+                    is_unread: false,
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::rank;
 use crate::info::DeviceChoice;
-use crate::options::JobArgs;
+use crate::options::{JobArgs, JobEnd};
 use crate::say::say;
 use clap::Args;
 use std::ffi::OsString;
@@ -85,8 +85,8 @@ impl DoctorArgs {
         if let Some(file) = self.html {
             program.extend(["--html".into(), file.into()]);
         }
-        let code = self.options.run(program, defaults);
-        if code > 1 {
+        let JobEnd { code, is_unread } = self.options.run(program, defaults);
+        if code > 1 && !is_unread {
             say(format_args!(
                 "the job ends with code {code}, and not with a report"
             ));

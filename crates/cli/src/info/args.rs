@@ -79,6 +79,6 @@ impl InfoArgs {
         let mut program: Vec<OsString> = vec![there.unwrap_or(this).into()];
         let device = self.device.name();
         program.extend(["info", "--job-only", "--device", &device].map(Into::into));
-        self.options.run(program, defaults)
+        self.options.run(program, defaults).code
     }
 }

@@ -12,6 +12,7 @@ use super::job::Job;
 use super::tables::Tables;
 use super::view::View;
 use super::{chrome, folder, page, summary};
+use crate::options::JobEnd;
 use crate::say::say;
 
 /// The arguments of `tidegate trace`.
@@ -83,9 +84,9 @@ fn file(
     written.map_err(|error| TraceError::Write(path.to_owned(), error))
 }
 
-/// Runs a job whose ranks write their events to a folder, and then tells of it. `run` gets the folder, and returns the
-/// exit code of the job.
-pub(crate) fn traced(folder: &Path, run: impl FnOnce(OsString) -> u8) -> u8 {
+/// Runs a job whose ranks write their events to a folder, and then tells of it. `run` gets the folder. Returns the exit
+/// code.
+pub(crate) fn traced(folder: &Path, run: impl FnOnce(OsString) -> JobEnd) -> u8 {
     let ready = folder::clear(folder).and_then(|old| {
         let whole = std::path::absolute(folder);
         let whole = whole.map_err(|error| TraceError::Folder(folder.to_owned(), error))?;
@@ -104,7 +105,7 @@ pub(crate) fn traced(folder: &Path, run: impl FnOnce(OsString) -> u8) -> u8 {
             "the trace of an earlier job in {shown} is replaced"
         ));
     }
-    let code = run(whole.into());
+    let JobEnd { code, is_unread } = run(whole.into());
     let args = TraceArgs {
         folder: folder.to_owned(),
         html: None,
@@ -112,15 +113,13 @@ pub(crate) fn traced(folder: &Path, run: impl FnOnce(OsString) -> u8) -> u8 {
         summary: false,
     };
     let mut text = Vec::new();
-    match args.text(&mut text) {
-        Ok(()) => {
-            // The output of the ranks is on stdout.
-            let _ = io::stderr().write_all(&text);
-            code
-        }
-        Err(error) => {
-            say(format_args!("{error}"));
-            code.max(1)
-        }
+    let written = args.text(&mut text);
+    let code = code.max(written.is_err().into());
+    match written {
+        _ if is_unread => {}
+        // The output of the ranks is on stdout.
+        Ok(()) => drop(io::stderr().write_all(&text)),
+        Err(error) => say(format_args!("{error}")),
     }
+    code
 }

@@ -4,13 +4,20 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use tidegate::observe::{Observer, Recorder};
 use tidegate_cli::Signal;
 
 use super::ground::{LONG, exists, tidegate, wait_until};
 
 /// A launcher without a reader. Its output has filled the pipe, and its own queue is full, too.
 fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {
-    let args = ["run", "-n", "2", "--grace", grace, "/bin/sh", "-c", script];
+    unread_with(&[], grace, script, done)
+}
+
+/// Like [`unread`], with more options.
+fn unread_with(more: &[&str], grace: &str, script: &str, done: &std::path::Path) -> Child {
+    let args = ["run", "-n", "2", "--grace", grace];
+    let args = [&args, more, &["/bin/sh", "-c", script]].concat();
     let child = tidegate(&args)
         .env("DONE", done)
         .stdout(Stdio::piped())
@@ -100,6 +107,31 @@ fn a_launcher_that_nobody_reads_passes_signals_on_and_ends() {
     // The launcher could still report this.
     let said = said(child.stderr.take());
     assert!(said.contains("nobody reads what is printed"), "{said}");
+}
+
+/// The summary of the trace would wait for a reader. Its files do not.
+#[test]
+fn a_launcher_that_nobody_reads_writes_its_trace_and_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (done, trace) = (folder.path().join("done"), folder.path().join("trace"));
+    // The ranks are no programs of this library, so one has its events from here.
+    let recorder = Recorder::new(folder.path()).unwrap();
+    let joined = serde_json::json!({"Joined": {
+        "rank": 0, "ranks": 2, "node": 0, "host": "h", "process": 1, "device": "host", "at": 0, "rounds": [],
+    }});
+    recorder.event(&serde_json::from_value(joined).unwrap());
+    drop(recorder);
+    let events = Recorder::file(folder.path(), 0);
+    let script = format!(
+        "cp {} $TIDEGATE_TRACE; {MARK}; yes & exec yes >&2",
+        events.display()
+    );
+    let trace_there = trace.to_str().unwrap();
+    let mut child = unread_with(&["--trace", trace_there], "0.2", &script, &done);
+    await_both(&done);
+    ask_to_end(&child);
+    assert_eq!(code_of_unread(&mut child), Some(143));
+    assert!(trace.join("trace.html").exists() && trace.join("trace.json").exists());
 }
 
 #[test]
