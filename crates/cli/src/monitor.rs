@@ -23,6 +23,7 @@ use super::outcome::{Outcome, RankOutcome};
 use super::output::RankStream;
 use super::printer::{Printer, StdStream};
 use super::rank::{Rank, RankPlacement, stopped_now};
+use super::rank_pipe::in_turn;
 use super::running::{RankProcess, Remote, SignalPath};
 use super::seats::{RankSeat, bind, seats};
 use super::signals::Forwarded;
@@ -64,6 +65,8 @@ pub(super) struct Monitor {
     started: Instant,
     ranks: Vec<Rank>,
     sources: Vec<RankStream>,
+    /// The source that is read first next time.
+    next_source: usize,
     signals: Vec<Forwarded>,
     /// The connections to the job's hosts, if it has any.
     links: Vec<HostLink>,
@@ -97,6 +100,7 @@ impl Monitor {
             started: Instant::now(),
             ranks: Vec::new(),
             sources: Vec::new(),
+            next_source: 0,
             signals: Vec::new(),
             links: Vec::new(),
             input_credit: None,
@@ -282,7 +286,7 @@ impl Monitor {
 
     /// Sleeps until something happens, and handles it.
     fn wait(&mut self, until: Option<Instant>) {
-        let mut ended = Vec::new();
+        let (mut ended, mut over) = (Vec::new(), Vec::new());
         for ready in self.sleep(until) {
             match ready {
                 MonitorEvent::Stop => {
@@ -295,8 +299,12 @@ impl Monitor {
                     self.forward(self.signals[index].signal);
                 }
                 MonitorEvent::Source(index) => {
-                    if !self.sources[index].read(self.printer.as_ref()) {
-                        self.finish(index);
+                    let (source, printer) = (&mut self.sources[index], self.printer.as_ref());
+                    if source.has_room(printer) {
+                        self.next_source = index + 1;
+                    }
+                    if !source.read(printer) {
+                        over.push(index);
                     }
                 }
                 MonitorEvent::Input => self.pass_input_on(),
@@ -312,6 +320,11 @@ impl Monitor {
                 }
             }
         }
+        // Removing a source moves those behind it. (Messages of hosts remove sources, too, but those have no pipes.)
+        over.sort_unstable();
+        for index in over.into_iter().rev() {
+            self.finish(index);
+        }
         // This comes after all ranks are collected: one that ended without an error may be the reason why another one
         // failed.
         let failed = |rank: &&usize| {
@@ -324,8 +337,7 @@ impl Monitor {
         self.say_failure();
     }
 
-    /// Sleeps until something happens. The last sources come first, so that removing one does not move those that are
-    /// still to be handled.
+    /// Sleeps until something happens.
     fn sleep(&self, until: Option<Instant>) -> Vec<MonitorEvent> {
         let kept = (0..self.links.len()).filter(|host| self.links[*host].has_kept());
         let kept: Vec<MonitorEvent> = kept.map(MonitorEvent::Host).collect();
@@ -338,7 +350,8 @@ impl Monitor {
         for (index, signal) in self.signals.iter().enumerate() {
             add(signal.as_fd(), MonitorEvent::Signal(index));
         }
-        for (index, source) in self.sources.iter().enumerate().rev() {
+        for index in in_turn(self.sources.len(), self.next_source) {
+            let source = &self.sources[index];
             if let Some(pipe) = &source.pipe
                 && source.has_room(self.printer.as_ref())
             {
@@ -348,7 +361,6 @@ impl Monitor {
         if self.input_credit.is_some_and(|credit| credit > 0) {
             add(rustix::stdio::stdin(), MonitorEvent::Input);
         }
-        // Hosts come after the sources, because a message may remove a source.
         for (host, link) in self.links.iter().enumerate() {
             for fd in link.out().into_iter().chain(link.errors()) {
                 add(fd, MonitorEvent::Host(host));

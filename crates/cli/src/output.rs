@@ -64,11 +64,19 @@ impl RankStream {
         self.pipe.as_mut().is_none_or(|pipe| pipe.take_last() > 0)
     }
 
+    /// Whether one rank may take more than one piece of the room.
+    fn has_much_room(&self, printer: Option<&Printer>) -> bool {
+        match printer {
+            Some(printer) if self.label.is_some() => printer.has_much_room(self.stream),
+            _ => true,
+        }
+    }
+
     /// Reads what has come, as far as there is room. Returns false at the end of the stream.
     pub(crate) fn read(&mut self, printer: Option<&Printer>) -> bool {
-        // A bounded number of reads, so that other ranks get their turn.
-        for _ in 0..16 {
-            if !self.has_room(printer) {
+        // A bounded number of reads, so that other ranks get their turn, and find room.
+        for turn in 0..16 {
+            if !self.has_room(printer) || turn > 0 && !self.has_much_room(printer) {
                 return true;
             }
             let Some(pipe) = &mut self.pipe else {

@@ -238,6 +238,11 @@ impl Printer {
         !lock(&self.queue(stream).state).is_full
     }
 
+    /// Whether there is plenty of room, so that one rank may take several pieces of it.
+    pub(super) fn has_much_room(&self, stream: StdStream) -> bool {
+        lock(&self.queue(stream).state).bytes <= FULL / 2
+    }
+
     /// Notes that the descriptor was ready.
     pub(super) fn hear(&self) {
         let _ = rustix::io::read(&self.event, &mut [0u8; 8]);

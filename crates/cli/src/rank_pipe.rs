@@ -7,6 +7,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// The most bytes that are read at a time.
 const PIECE: usize = 64 << 10;
 
+/// The numbers below `count`, from `first` on. Pipes are served in this order, each time from behind the one that was
+/// served last. Otherwise ranks that print much would leave no room to others.
+pub(crate) fn in_turn(count: usize, first: usize) -> impl Iterator<Item = usize> {
+    let first = first.min(count);
+    (first..count).chain(0..first)
+}
+
 /// One stream of the output of a rank.
 #[derive(Debug)]
 pub(crate) struct RankPipe {

@@ -20,7 +20,7 @@ use crate::job::{Job, Output};
 use crate::meeting::MeetingPoint;
 use crate::nodes::RankPlace;
 use crate::printer::StdStream;
-use crate::rank_pipe::RankPipe;
+use crate::rank_pipe::{RankPipe, in_turn};
 use crate::seats::{RankSeat, bind};
 use crate::stopped::StoppedRanks;
 use rustix::event::PollFlags;
@@ -136,6 +136,8 @@ struct HostAgent {
     launcher: LauncherLink,
     ranks: Vec<HostRank>,
     outlets: Vec<RankOutlet>,
+    /// The outlet that is read first next time.
+    next_outlet: usize,
     /// `None`: rank 0 is on another host, or has no input.
     inlet: Option<RankInlet>,
     credit: [usize; 2],
@@ -197,6 +199,7 @@ fn serve(mut launcher: LauncherLink) -> Result<(), AgentEnd> {
         launcher,
         ranks: Vec::new(),
         outlets: Vec::new(),
+        next_outlet: 0,
         inlet: None,
         credit: [CREDIT; 2],
         guard: Guard::start(),
@@ -362,11 +365,16 @@ impl HostAgent {
 
     /// Waits until something happens, and handles it.
     fn turn(&mut self) -> Result<(), AgentEnd> {
+        let mut over = Vec::new();
         for ready in self.wait() {
             match ready {
                 AgentReady::Launcher => self.hear()?,
                 AgentReady::Inlet => self.pass_input_on()?,
-                AgentReady::Outlet(index) => self.pass_on(index)?,
+                AgentReady::Outlet(index) => {
+                    if !self.pass_on(index)? {
+                        over.push(index);
+                    }
+                }
                 AgentReady::Rank(index) => {
                     let HostRank { rank, child } = &mut self.ranks[index];
                     let status = child.collect(self.guard.as_mut()).into_raw();
@@ -374,6 +382,11 @@ impl HostAgent {
                     self.launcher.say(&FromHost::Ended { rank, status, told })?;
                 }
             }
+        }
+        // Removing an outlet moves those behind it.
+        over.sort_unstable();
+        for index in over.into_iter().rev() {
+            self.outlets.remove(index);
         }
         let ranks = &self.ranks;
         let lines = self.watch.look(|| {
@@ -392,15 +405,15 @@ impl HostAgent {
         Ok(())
     }
 
-    /// Sleeps until something happens. The last outlets come first, so that removing one does not move those that are
-    /// still to be handled.
+    /// Sleeps until something happens.
     fn wait(&self) -> Vec<AgentReady> {
         let launcher = self.launcher.input.as_fd();
         let mut awaited = Awaited::default();
         awaited.add(AgentReady::Launcher, launcher, PollFlags::IN);
         // Outlets with a limit reach their ends without another event. Either all of them have one, or none.
         let mut ready = Vec::new();
-        for (index, outlet) in self.outlets.iter().enumerate().rev() {
+        for index in in_turn(self.outlets.len(), self.next_outlet) {
+            let outlet = &self.outlets[index];
             if self.credit[outlet.stream as usize] == 0 {
                 continue;
             }
@@ -492,30 +505,30 @@ impl HostAgent {
         self.launcher.say(&message)
     }
 
-    /// Sends the output of an outlet.
-    fn pass_on(&mut self, index: usize) -> Result<(), AgentEnd> {
+    /// Sends a piece of the output of an outlet. Returns false at its end.
+    fn pass_on(&mut self, index: usize) -> Result<bool, AgentEnd> {
         let outlet = &mut self.outlets[index];
         let (rank, stream) = (outlet.rank, outlet.stream);
         let credit = &mut self.credit[stream as usize];
         // Another outlet of the same stream may have used up the credit.
         if *credit == 0 {
-            return Ok(());
+            return Ok(true);
         }
-        let message = match outlet.pipe.read(*credit) {
-            Some(bytes) if bytes.is_empty() => return Ok(()),
+        self.next_outlet = index + 1;
+        let (message, goes_on) = match outlet.pipe.read(*credit) {
+            Some(bytes) if bytes.is_empty() => return Ok(true),
             Some(bytes) => {
                 *credit -= bytes.len();
-                FromHost::Output {
+                let output = FromHost::Output {
                     rank,
                     stream,
                     bytes,
-                }
+                };
+                (output, true)
             }
-            None => {
-                self.outlets.remove(index);
-                FromHost::Closed { rank, stream }
-            }
+            None => (FromHost::Closed { rank, stream }, false),
         };
-        self.launcher.say(&message)
+        self.launcher.say(&message)?;
+        Ok(goes_on)
     }
 }

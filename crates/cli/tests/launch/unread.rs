@@ -11,12 +11,12 @@ use super::ground::{LONG, exists, tidegate, wait_until};
 
 /// A launcher without a reader. Its output has filled the pipe, and its own queue is full, too.
 fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {
-    unread_with(&[], grace, script, done)
+    unread_with(&["-n", "2"], grace, script, done)
 }
 
 /// Like [`unread`], with more options.
 fn unread_with(more: &[&str], grace: &str, script: &str, done: &std::path::Path) -> Child {
-    let args = ["run", "-n", "2", "--grace", grace];
+    let args = ["run", "--grace", grace];
     let args = [&args, more, &["/bin/sh", "-c", script]].concat();
     let child = tidegate(&args)
         .env("DONE", done)
@@ -127,7 +127,7 @@ fn a_launcher_that_nobody_reads_writes_its_trace_and_ends() {
         events.display()
     );
     let trace_there = trace.to_str().unwrap();
-    let mut child = unread_with(&["--trace", trace_there], "0.2", &script, &done);
+    let mut child = unread_with(&["-n", "2", "--trace", trace_there], "0.2", &script, &done);
     await_both(&done);
     ask_to_end(&child);
     assert_eq!(code_of_unread(&mut child), Some(143));
@@ -186,6 +186,23 @@ fn a_stream_that_nobody_reads_does_not_stop_the_other() {
     wait_until("the rank ends", || !exists(rank));
     ask_to_end(&child);
     assert_eq!(code_of_unread(&mut child), Some(3));
+}
+
+/// All the others print without a pause, and the launcher has no room when the first rank prints something.
+#[test]
+fn ranks_that_print_much_leave_room_to_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = folder.path().join("done");
+    let script = "test $RANK = 0 || exec yes
+        until test -e $DONE; do sleep 0.01; done; echo mine; exec sleep 600";
+    let mut child = unread_with(&["-n", "7"], "0.2", script, &done);
+    std::fs::write(&done, "").unwrap();
+    let stdout = child.stdout.take().unwrap().take(32 << 20);
+    let mut lines = BufReader::new(stdout).lines().map(Result::unwrap);
+    let found = lines.any(|line| line == "[0] mine");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(found, "it found no room");
 }
 
 #[test]
