@@ -368,9 +368,10 @@ impl Job {
     }
 
     /// Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 of this process on to the ranks, instead of their actions
-    /// here. After the job they have their default actions again, or those that this process has set before its first
-    /// such job. Signals that this process ignores stay ignored, here and in the ranks. The default is off, since a
-    /// library should not take a program's signals.
+    /// here. If one of the first three comes again, a second or more after the first, the ranks are killed. Signals that
+    /// this process ignores stay ignored, here and in the ranks. After the job the actions are those from before.
+    ///
+    /// The default is off, since a library should not take a program's signals.
     ///
     /// # Examples
     ///

@@ -40,6 +40,9 @@ use tidegate_hal::lock;
 
 /// How long ranks may take after `SIGTERM`.
 const AFTER_TERM: Duration = Duration::from_secs(2);
+/// Requests to end that follow the first within this time are a part of it: systemd sends SIGTERM and SIGHUP at once, and
+/// a terminal that closes may send SIGHUP twice.
+const SAME_REQUEST: Duration = Duration::from_secs(1);
 /// How long hosts may take to say that ranks have ended by `SIGKILL`.
 const AFTER_KILL: Duration = Duration::from_secs(5);
 /// How long the launcher waits for output after the last rank has ended, since another process may still hold the pipe.
@@ -83,7 +86,8 @@ pub(super) struct Monitor {
     ends: Option<Ends>,
     /// When the ranks that still run get which signal.
     next_step: Option<(Instant, Signal)>,
-    asked_to_end: bool,
+    /// When this process was first asked to end.
+    asked_to_end: Option<Instant>,
     watch: StoppedRanks,
     /// If something other than the ranks ends the job: since when, and for how long output may be unread after that.
     hurry: Option<(Instant, Duration)>,
@@ -114,7 +118,7 @@ impl Monitor {
             failure: None,
             ends: None,
             next_step: None,
-            asked_to_end: false,
+            asked_to_end: None,
             watch: StoppedRanks::new(),
             hurry: None,
             job,
@@ -398,15 +402,30 @@ impl Monitor {
 
     fn forward(&mut self, signal: Signal) {
         if matches!(signal, Signal::USR1 | Signal::USR2) {
-            self.signal_all(signal);
-        } else if std::mem::replace(&mut self.asked_to_end, true) {
-            self.explain(format_args!("asked to end again: killing the ranks"));
-            self.hurry = Some((Instant::now(), LAST_OUTPUT));
-            self.signal_all(Signal::KILL);
-        } else {
-            self.hurry = Some((Instant::now(), self.job.grace));
-            self.signal_all(signal);
-            self.next_step = self.after_grace(Signal::KILL);
+            return self.signal_all(signal);
+        }
+        let now = Instant::now();
+        match self.asked_to_end {
+            None => {
+                self.asked_to_end = Some(now);
+                self.hurry = Some((now, self.job.grace));
+                self.signal_all(signal);
+                self.next_step = self.after_grace(Signal::KILL);
+            }
+            Some(first) if now < first + SAME_REQUEST => {}
+            Some(_) => {
+                self.explain(format_args!("asked to end again: killing the ranks"));
+                // Asking once more must not put the end off.
+                let ends = |(since, patience): (Instant, Duration)| since.checked_add(patience);
+                let sooner = self
+                    .hurry
+                    .and_then(ends)
+                    .filter(|at| *at < now + LAST_OUTPUT);
+                if sooner.is_none() {
+                    self.hurry = Some((now, LAST_OUTPUT));
+                }
+                self.signal_all(Signal::KILL);
+            }
         }
     }
 

@@ -20,7 +20,7 @@ mod stopped;
 #[path = "launch/unread.rs"]
 mod unread;
 
-use ground::{LONG, exists, tidegate, wait_until};
+use ground::{AGAIN, LONG, exists, tidegate, wait_until};
 
 /// A job of ranks that are a shell script.
 fn shell(ranks: usize, script: &str) -> Job {
@@ -218,9 +218,30 @@ fn survivors_may_get_all_the_time_there_is() {
     let pid = rustix::process::Pid::from_child(&child);
     for said in ["ready", "got"] {
         assert!(lines.any(|line| line.ends_with(said)), "{said}");
+        if said == "got" {
+            std::thread::sleep(AGAIN);
+        }
         rustix::process::kill_process(pid, Signal::TERM).unwrap();
     }
     assert_eq!(child.wait().unwrap().code(), Some(137));
+}
+
+#[test]
+fn requests_to_end_that_come_together_are_one() {
+    let script =
+        "trap 'sleep 0.5; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
+    let args = ["run", "-n", "1", "--grace", "60", "/bin/sh", "-c", script];
+    let mut child = tidegate(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    assert!(lines.any(|line| line.ends_with("ready")));
+    let pid = rustix::process::Pid::from_child(&child);
+    for signal in [Signal::TERM, Signal::HUP, Signal::TERM] {
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+    assert!(lines.any(|line| line.ends_with("saved")));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

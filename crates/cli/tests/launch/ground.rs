@@ -8,6 +8,9 @@ use tidegate_cli::Signal;
 /// Long enough for a loaded machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
+/// After this time, another request to end is not a part of the first.
+pub(crate) const AGAIN: Duration = Duration::from_millis(1100);
+
 /// `tidegate ARGS...` as a process of its own: this program again, in the role below.
 pub(crate) fn tidegate(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate::observe::{Observer, Recorder};
 use tidegate_cli::Signal;
 
-use super::ground::{LONG, exists, tidegate, wait_until};
+use super::ground::{AGAIN, LONG, exists, tidegate, wait_until};
 
 /// A launcher without a reader. Its output has filled the pipe, and its own queue is full, too.
 fn unread(grace: &str, script: &str, done: &std::path::Path) -> Child {
@@ -142,7 +142,7 @@ fn a_launcher_that_nobody_reads_and_that_is_asked_twice_ends_at_once() {
     let ranks = await_both(&done);
     ask_to_end(&child);
     await_ends(ranks);
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(AGAIN);
     assert_eq!(child.try_wait().unwrap(), None, "it waits for a reader");
     ask_to_end(&child);
     assert_eq!(code_of_unread(&mut child), Some(143));
