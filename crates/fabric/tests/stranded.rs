@@ -32,7 +32,7 @@ impl Swallowed {
     }
 }
 
-/// The wire in memory, with room for `depth` operations.
+/// The wire in memory, with room for `depth` operations. A twin has room for one.
 struct Swallows {
     swallowed: Arc<Swallowed>,
     depth: usize,
@@ -81,9 +81,17 @@ unsafe impl Hooks for Swallows {
         self.under_way -= events[before..].iter().filter(is_end).count();
         Ok(())
     }
+
+    fn twin(&self) -> Option<Self> {
+        Some(Swallows {
+            swallowed: self.swallowed.clone(),
+            depth: 1,
+            under_way: 0,
+        })
+    }
 }
 
-fn rig(options: Options, depth: usize) -> (Rig, Arc<Swallowed>) {
+fn wire(depth: usize) -> (Wrapped<Swallows>, Arc<Swallowed>) {
     let swallowed = Arc::<Swallowed>::default();
     let hooks = Swallows {
         swallowed: swallowed.clone(),
@@ -91,8 +99,12 @@ fn rig(options: Options, depth: usize) -> (Rig, Arc<Swallowed>) {
         under_way: 0,
     };
     let wire = Net::new(1, Faults::default()).wire(0);
-    let rig = Rig::new(Wrapped { hooks, wire }, options.silence(SILENCE), false);
-    (rig, swallowed)
+    (Wrapped { hooks, wire }, swallowed)
+}
+
+fn rig(options: Options, depth: usize) -> (Rig, Arc<Swallowed>) {
+    let (wire, swallowed) = wire(depth);
+    (Rig::new(wire, options.silence(SILENCE), false), swallowed)
 }
 
 /// Whether `is_so` after some times the silence.
@@ -127,4 +139,54 @@ fn an_operation_that_never_ends_gives_its_slot_back() {
     well.fires(&rig, rig.put(2));
     until("it does not go on", || well.sent() == 2 * QUANTUM);
     assert_eq!((lost.sent(), rig.nic.armed()), (POISON, 0));
+}
+
+/// Operations towards the lost peer take all the room of the wire for ever. So nothing goes to other peers any more,
+/// and that ends their waits.
+#[test]
+fn operations_that_never_end_leave_no_wait_without_end() {
+    let (rig, swallowed) = rig(Options::default(), 4);
+    rig.may_fail.store(true, Ordering::SeqCst);
+    let lost = [0; 2].map(|_| rig.beside_towards(LOST));
+    let well = rig.beside();
+    for queue in &lost {
+        let puts = [1, 2, 3].map(|to| rig.transfer(&rig.memory, Direction::Put, to));
+        queue.fires(&rig, rig.program(puts.into()));
+    }
+    until("there is room", || swallowed.count() == 4);
+    rig.nic.hear(LOST, News::Lost);
+    well.fires(&rig, rig.put(4));
+    assert!(comes(|| well.sent() != 0), "it waits without end");
+    assert_eq!(well.sent(), POISON);
+    // The peer is there, and cannot be told of this.
+    assert!(comes(|| rig.has_failed.load(Ordering::SeqCst)));
+}
+
+/// The same holds for a rail. Only writes that need the rail fail, and the peer is told by the other endpoint.
+#[test]
+fn operations_of_a_rail_that_never_end_leave_no_wait_without_end() {
+    const ELEMENTS: usize = 24_000;
+    const FROM: usize = 8192;
+    const TO: usize = FROM + 8 * ELEMENTS;
+    let (wire, swallowed) = wire(64);
+    let options = Options::default().rails(2).silence(SILENCE);
+    let rig = Rig::sized(wire, options, (false, true), TO + 8 * ELEMENTS);
+    let (lost, well) = (rig.beside_towards(LOST), rig.beside());
+    let long = || {
+        let mut put = rig.transfer(&rig.memory, Direction::Put, 0);
+        (put.count, put.local.base) = (ELEMENTS, rig.at(FROM));
+        (put.remote.base.offset, put.remote.flip) = (TO, 0);
+        rig.program(vec![put])
+    };
+    // A peer that has answered is not silent just because a rail takes nothing.
+    well.fires(&rig, rig.put(1));
+    until("it is not sent", || well.sent() == QUANTUM);
+    assert!(rig.nic.quiesce(rig::SETTLES));
+    lost.fires(&rig, long());
+    until("the rail has room", || swallowed.count() == 2);
+    rig.nic.hear(LOST, News::Lost);
+    well.fires(&rig, long());
+    assert!(comes(|| well.sent() != QUANTUM), "it waits without end");
+    assert_eq!(well.sent(), QUANTUM | POISON);
+    assert!(!rig.has_failed.load(Ordering::SeqCst));
 }

@@ -29,8 +29,9 @@
 //!
 //! Operations towards a peer that has never answered may still be read for as long as the endpoint is open, so their
 //! queue cannot end by itself. The endpoint is then reported to be useless ([`tidegate_hal::nic::Connection::failed`]).
-//! Nothing new goes to a peer that has [left](super::departure). What is in progress towards it concerns only its own
-//! queue, which ends and keeps its memory.
+//! Nothing new goes to a peer that has [left](super::departure) or is lost. What is in progress towards it ends only
+//! its own queue, and keeps its memory. It also keeps its room on the wire. If such operations take all the room, the
+//! wire accepts nothing towards any peer, and the queues towards the others fail by the limit for that.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};

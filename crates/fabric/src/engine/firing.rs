@@ -166,6 +166,12 @@ pub(super) enum Flight<W: Wire> {
     Look(Look<W>),
 }
 
+impl<W: Wire> Flight<W> {
+    fn is_handed(&self) -> bool {
+        matches!(self, Flight::Handed { .. })
+    }
+}
+
 /// Whether the end of an operation matters.
 #[derive(PartialEq, Eq)]
 enum Interest {
@@ -181,6 +187,8 @@ pub(super) struct Flights<W: Wire> {
     handed: usize,
     /// How many are adrift. The listener need not stay awake for them.
     adrift: usize,
+    /// How many of these are on the engine's own endpoint.
+    adrift_here: usize,
 }
 
 impl<W: Wire> Flights<W> {
@@ -189,6 +197,7 @@ impl<W: Wire> Flights<W> {
             all: Slab::new(),
             handed: 0,
             adrift: 0,
+            adrift_here: 0,
         }
     }
 
@@ -198,21 +207,23 @@ impl<W: Wire> Flights<W> {
     }
 
     pub(super) fn add(&mut self, flight: Flight<W>) {
-        self.handed += usize::from(matches!(flight, Flight::Handed { .. }));
+        self.handed += usize::from(flight.is_handed());
         self.all.add((flight, Interest::Awaited));
     }
 
     /// Removes an operation that is over.
     pub(super) fn take(&mut self, cookie: u64) -> Option<Flight<W>> {
         let (flight, state) = self.all.take(cookie as usize)?;
-        self.handed -= usize::from(matches!(flight, Flight::Handed { .. }));
-        self.adrift -= usize::from(state == Interest::Adrift);
+        let (is_handed, is_adrift) = (flight.is_handed(), state == Interest::Adrift);
+        self.handed -= usize::from(is_handed);
+        self.adrift -= usize::from(is_adrift);
+        self.adrift_here -= usize::from(is_adrift && !is_handed);
         Some(flight)
     }
 
     /// Removes all operations.
     pub(super) fn take_all(&mut self) -> Vec<Flight<W>> {
-        (self.handed, self.adrift) = (0, 0);
+        (self.handed, self.adrift, self.adrift_here) = (0, 0, 0);
         self.all.take_all().map(|(flight, _)| flight).collect()
     }
 
@@ -230,12 +241,18 @@ impl<W: Wire> Flights<W> {
         self.all.len() - self.handed
     }
 
+    /// Whether the end of any of these matters.
+    pub(super) fn are_posted_awaited(&self) -> bool {
+        self.posted() > self.adrift_here
+    }
+
     /// Notes that nobody waits for these any more.
     pub(super) fn set_adrift(&mut self, which: impl Fn(&Flight<W>) -> bool) {
         for (flight, state) in self.all.iter_mut() {
             if *state == Interest::Awaited && which(flight) {
                 *state = Interest::Adrift;
                 self.adrift += 1;
+                self.adrift_here += usize::from(!flight.is_handed());
             }
         }
     }

@@ -145,6 +145,9 @@ impl<W: Wire> Engine<W> {
             // The other programs have no operation in progress, and the peer is told nothing.
             drop(queue.give_up());
         }
+        for rail in &self.rails {
+            rail.set_adrift(peer);
+        }
         let queues = &self.queues.all;
         self.flights.set_adrift(|flight| match flight {
             Flight::Own { queue, .. } | Flight::Handed { queue, .. } => {

@@ -64,9 +64,9 @@ pub(crate) struct Rail<W: Wire> {
     jobs: Mutex<Jobs>,
     /// How many jobs there are, so that a look is cheap.
     waiting: AtomicUsize,
-    /// The operations in progress: the peer and the number of bytes, by the cookie. The thread with the hands changes
-    /// it. It has a lock of its own because the engine looks at it while the hands may be busy.
-    taken: Mutex<HashMap<u64, (usize, u64)>>,
+    /// The operations in progress, by the cookie. The thread with the hands changes it. It has a lock of its own
+    /// because the engine looks at it while the hands may be busy.
+    taken: Mutex<HashMap<u64, Taken>>,
     /// The operations that are over, for the engine.
     over: Mutex<Over>,
     has_over: AtomicBool,
@@ -81,6 +81,14 @@ struct Jobs {
     queue: VecDeque<Job>,
     /// Whether the engine has given up. Then nothing more is posted.
     closed: bool,
+}
+
+/// An operation in progress.
+struct Taken {
+    peer: usize,
+    bytes: u64,
+    /// Whether nobody waits for its end, because the peer is gone, and it may never end.
+    is_adrift: bool,
 }
 
 /// The results for the engine.
@@ -160,8 +168,15 @@ impl<W: Wire> Rail<W> {
     pub(super) fn under_way(&self) -> Vec<(Route, u64)> {
         let taken = lock(&self.taken);
         let rail = self.number;
-        let route = |&(peer, bytes): &(usize, u64)| (Route { peer, rail }, bytes);
+        let route = |&Taken { peer, bytes, .. }: &Taken| (Route { peer, rail }, bytes);
         taken.values().map(route).collect()
+    }
+
+    /// Notes that nobody waits any more for the operations towards a peer.
+    pub(super) fn set_adrift(&self, peer: usize) {
+        let mut taken = lock(&self.taken);
+        let theirs = taken.values_mut().filter(|taken| taken.peer == peer);
+        theirs.for_each(|taken| taken.is_adrift = true);
     }
 
     /// Takes a write over. The engine hears of its end by [`collect`](Self::collect).
@@ -308,13 +323,23 @@ impl<W: Wire> Rail<W> {
             // SAFETY: `hand`'s caller promised it.
             let unsent = match unsafe { hands.wire.post(peer, op, job.cookie) } {
                 Ok(Posted::Taken) => {
-                    lock(&self.taken).insert(job.cookie, (peer, bytes));
+                    let is_adrift = false;
+                    let taken = Taken {
+                        peer,
+                        bytes,
+                        is_adrift,
+                    };
+                    lock(&self.taken).insert(job.cookie, taken);
                     hands.refusing.remove(&peer);
                     None
                 }
                 Ok(Posted::Full) => {
-                    let under_way = lock(&self.taken).len();
-                    let Some(why) = hands.refused(&job, under_way) else {
+                    let taken = lock(&self.taken);
+                    // As for the engine's own endpoint.
+                    let has_too_much = taken.len() >= hands.wire.limits().depth
+                        && taken.values().any(|taken| !taken.is_adrift);
+                    drop(taken);
+                    let Some(why) = hands.refused(&job, has_too_much) else {
                         refused.push_back(job);
                         continue;
                     };
@@ -386,16 +411,16 @@ impl<W: Wire> Rail<W> {
 }
 
 impl<W: Wire> Hands<W> {
-    /// The failure of a write that the wire did not accept, if it has failed. `under_way` other operations are in
-    /// progress.
-    fn refused(&mut self, job: &Job, under_way: usize) -> Option<String> {
+    /// The failure of a write that the wire did not accept, if it has failed. `has_too_much` says that as much is in
+    /// progress as the wire accepts, and that some of it will end.
+    fn refused(&mut self, job: &Job, has_too_much: bool) -> Option<String> {
         if job.queue.is_abandoned() {
             return Some("it was given up before it was sent".into());
         }
         if job.queue.departure() != Stage::Here {
             return Some("its peer is not there any more".into());
         }
-        if under_way >= self.wire.limits().depth {
+        if has_too_much {
             // This is no fault of the peer.
             return None;
         }

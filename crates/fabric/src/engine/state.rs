@@ -140,8 +140,10 @@ impl<W: Wire> Engine<W> {
         self.peers.contact.refuses(peer)
     }
 
-    /// Whether as much is in progress as the wire accepts.
+    /// Whether as much is in progress as the wire accepts. Some of it must be about to end: operations that are adrift
+    /// may take up room for ever, and then nothing else says that the wire accepts nothing.
     pub(super) fn has_too_much(&self) -> bool {
-        self.flights.posted() >= self.wire.limits().depth
+        let depth = self.wire.limits().depth;
+        self.flights.posted() >= depth && self.flights.are_posted_awaited()
     }
 }
