@@ -9,7 +9,8 @@
 //! - a word that counts the requests of the peer, and room for one request;
 //! - a word that counts the peer's answers, and room for one answer.
 //!
-//! All of it is one registration of its own, [`Mail`]. Most of its pages are never touched, and take no memory.
+//! All of it is one registration of its own, [`Mail`]. Most of its pages are never touched, and take no memory unless
+//! the NIC pins what is registered.
 //!
 //! A request is a head, then steps. Everything in it is aligned to 8 bytes:
 //!
@@ -26,9 +27,9 @@
 //! Anybody who reaches the endpoint can write here. So a request is read as a whole before anything of it is applied,
 //! and it touches nothing but the memory of the registration. All others are [strays](crate::strays).
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use memmap2::MmapMut;
 use tidegate_hal::batch::{Action, Move, Op, Scalar, Side};
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::{Keep, NicError};
@@ -143,46 +144,33 @@ impl Code {
     }
 }
 
-/// Zeroed memory whose pages are not touched.
+/// Zeroed memory, whose pages take none until they are touched. (An allocator may touch them all.)
 pub(crate) struct Zeroed {
     base: usize,
-    layout: Layout,
+    memory: MmapMut,
 }
 
 impl Zeroed {
     pub(crate) fn new(bytes: usize) -> Result<Self, NicError> {
-        let none = || NicError::Exhausted {
+        let mut memory = MmapMut::map_anon(bytes.max(1)).map_err(|_| NicError::Exhausted {
             nic: NAME,
             what: "memory",
             detail: format!("{bytes} bytes for updates"),
-        };
-        let layout = Layout::from_size_align(bytes.max(64), 64).map_err(|_| none())?;
-        // SAFETY: the layout has a size other than 0.
-        let base = unsafe { alloc_zeroed(layout) };
-        if base.is_null() {
-            return Err(none());
-        }
+        })?;
         Ok(Zeroed {
-            base: base.expose_provenance(),
-            layout,
+            base: memory.as_mut_ptr().expose_provenance(),
+            memory,
         })
     }
 
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset <= self.layout.size());
+        debug_assert!(offset <= self.memory.len());
         std::ptr::with_exposed_provenance_mut(self.base + offset)
     }
 
     pub(crate) fn word(&self, offset: usize) -> &Word {
         // SAFETY: callers name places of words, which are within the memory, aligned, and only accessed atomically.
         unsafe { &*self.at(offset).cast::<Word>() }
-    }
-}
-
-impl Drop for Zeroed {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
-        unsafe { dealloc(self.at(0), self.layout) };
     }
 }
 

@@ -159,3 +159,24 @@ fn letters_lie_apart() {
     }
     assert_eq!(bytes_of(usize::MAX), None);
 }
+
+/// The mail of a rank with many peers has room for all of them, of which most never write.
+#[test]
+#[cfg_attr(miri, ignore = "it reads how much memory the process has")]
+fn zeroed_memory_is_not_touched() {
+    const BYTES: usize = 256 << 20;
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        kib.unwrap().parse::<usize>().unwrap() << 10
+    };
+    let before = resident();
+    let memory = Zeroed::new(BYTES).unwrap();
+    // Other tests of the process have far less.
+    assert!(resident().saturating_sub(before) < BYTES / 2);
+    memory.word(BYTES - 8).add(1);
+    assert_eq!([0, BYTES - 8].map(|at| memory.word(at).load()), [0, 1]);
+}
