@@ -91,7 +91,8 @@ pub(crate) struct Agent<W: Wire> {
 }
 
 impl<W: Wire> Agent<W> {
-    pub(crate) fn new(wire: W, budget: usize, silence: Duration) -> Self {
+    pub(crate) fn new(mut wire: W, budget: usize, silence: Duration) -> Self {
+        wire.set_silence(silence);
         let slots = Arc::new(TriggerSlots::new(budget));
         let strays = Arc::<Strays>::default();
         Agent {

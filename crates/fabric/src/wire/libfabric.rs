@@ -35,7 +35,7 @@ mod probe;
 mod region;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tidegate_ffi::fabric::{
@@ -401,6 +401,10 @@ unsafe impl Wire for FabricWire {
         Ok(())
     }
 
+    fn set_silence(&mut self, limit: Duration) {
+        self.followers.limit = limit;
+    }
+
     unsafe fn register(
         &mut self,
         base: *mut u8,
@@ -549,10 +553,12 @@ unsafe impl Wire for FabricWire {
             return Ok(None);
         }
         let opened = Self::open_by(&self.library, &self.choice);
-        opened.map(Some).map_err(|error| NicError::System {
+        let mut twin = opened.map_err(|error| NicError::System {
             what: "opening another endpoint",
             detail: error.to_string(),
-        })
+        })?;
+        twin.set_silence(self.followers.limit);
+        Ok(Some(twin))
     }
 
     fn copies(&self) -> bool {

@@ -67,6 +67,12 @@ pub unsafe trait Wire: Send + 'static {
     /// [`NicError::BadKey`], [`NicError::System`].
     fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<(), NicError>;
 
+    /// Sets how long the network may accept nothing towards a peer. Only a wire that itself tries again needs to know.
+    /// Called before anything is posted. A [`twin`](Self::twin) has the limit of its wire.
+    fn set_silence(&mut self, limit: Duration) {
+        let _ = limit;
+    }
+
     /// Makes memory reachable for peers. Returns the key that peers need, and a value that ends the registration when
     /// it is dropped.
     ///

@@ -1,6 +1,7 @@
 //! A wire that passes everything on to another, except for the calls that a test changes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_fabric::wire::chain::Chain;
 use tidegate_fabric::wire::{Event, Limits, Op, Posted, Sleeper, Wire};
@@ -104,6 +105,10 @@ unsafe impl<H: Hooks> Wire for Wrapped<H> {
         let mut addresses = addresses.to_vec();
         self.hooks.connect(&mut addresses);
         self.wire.connect(&addresses)
+    }
+
+    fn set_silence(&mut self, limit: Duration) {
+        self.wire.set_silence(limit);
     }
 
     unsafe fn register(&mut self, base: *mut u8, n: usize, keep: Keep) -> Outcome<(Vec<u8>, Keep)> {

@@ -20,30 +20,29 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::engine::silence::Silence;
+
 /// The most bytes of a write that brings its notice. Linux takes so many at once for an idle connection (the default of
 /// `tcp_wmem`). So even if this process is killed then, they arrive, and soon.
 const WHOLE: usize = 16 << 10;
 
-/// How long the provider may refuse a notice. (It refuses without end if the peer has closed its endpoint since the
-/// data was delivered.)
-const LIMIT: Duration = Duration::from_secs(5);
-
 /// A notice that follows data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Follower {
     /// The context of the whole operation.
     pub(super) context: usize,
     pub(super) peer: usize,
     pub(super) notice: u64,
-    /// When the provider first refused it.
-    pub(super) refused: Option<Instant>,
+    /// The time in which the provider has refused it.
+    pub(super) refused: Option<Silence>,
 }
 
 /// The notices of an endpoint that follow their data.
-#[derive(Default)]
 pub(super) struct Followers {
     /// Whether the provider needs this.
     needed: bool,
+    /// How long the provider may refuse a notice; at first, without limit. (It refuses without end if the peer has
+    /// closed its endpoint since the data was delivered.)
+    pub(super) limit: Duration,
     /// Those whose data is under way, by the context.
     waiting: HashMap<usize, Follower>,
     /// Those whose data is delivered, until they are posted.
@@ -57,7 +56,9 @@ impl Followers {
         let over_tcp = matches!(layers.next(), Some("tcp" | "net"));
         Followers {
             needed: over_tcp && layers.any(|layer| layer == "ofi_rxm"),
-            ..Followers::default()
+            limit: Duration::MAX,
+            waiting: HashMap::new(),
+            due: VecDeque::new(),
         }
     }
 
@@ -81,9 +82,9 @@ impl Followers {
         if self.waiting.is_empty() {
             return false;
         }
-        let follower = self.waiting.remove(&context);
-        self.due.extend(follower);
-        follower.is_some()
+        let before = self.due.len();
+        self.due.extend(self.waiting.remove(&context));
+        self.due.len() > before
     }
 
     /// Notes that something has failed. If it was data, its notice never comes.
@@ -104,8 +105,8 @@ impl Followers {
     /// Takes one back that the provider refuses for now. It comes behind the others, because the provider may have room
     /// for other peers. Returns `false` if it has been refused for too long.
     pub(super) fn again(&mut self, mut follower: Follower, now: Instant) -> bool {
-        let refused = *follower.refused.get_or_insert(now);
-        let is_kept = now - refused < LIMIT;
+        let refused = follower.refused.get_or_insert_with(Silence::new);
+        let is_kept = !refused.look(now, self.limit);
         if is_kept {
             self.due.push_back(follower);
         }
@@ -116,6 +117,15 @@ impl Followers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn follower(context: usize) -> Follower {
+        Follower {
+            context,
+            peer: 3,
+            notice: 7,
+            refused: None,
+        }
+    }
 
     #[test]
     fn only_rxm_over_tcp_needs_it_for_long_writes() {
@@ -134,12 +144,6 @@ mod tests {
     #[test]
     fn a_notice_is_due_once_and_only_when_its_data_is_delivered() {
         let mut followers = Followers::new("tcp;ofi_rxm");
-        let follower = |context| Follower {
-            context,
-            peer: 3,
-            notice: 7,
-            refused: None,
-        };
         assert!(!followers.delivered(1), "it is an operation of its own");
         for context in 1..=3 {
             followers.await_data(follower(context));
@@ -149,16 +153,34 @@ mod tests {
         assert!(followers.delivered(3) && followers.delivered(1));
         assert!(!followers.delivered(2) && !followers.delivered(3));
         assert_eq!(followers.due(), 2);
+        let next = |followers: &mut Followers| followers.next().map(|next| next.context);
+        assert_eq!(next(&mut followers), Some(3));
+        assert_eq!(next(&mut followers), Some(1));
+        assert_eq!(next(&mut followers), None);
+    }
+
+    #[test]
+    fn a_refused_notice_has_the_time_of_the_options_in_which_the_process_runs() {
+        const LIMIT: Duration = Duration::from_secs(60);
+        let mut followers = Followers::new("tcp;ofi_rxm");
+        followers.limit = LIMIT;
+        let [first, second] = [1, 2].map(follower);
+        let mut now = Instant::now();
+        assert!(followers.again(first, now) && followers.again(second, now));
         let first = followers.next().unwrap();
-        assert_eq!(first, follower(3));
-        let now = Instant::now();
-        assert!(followers.again(first, now));
-        assert_eq!(followers.next(), Some(follower(1)));
-        let refused = followers.next().unwrap();
-        assert_eq!((refused.context, refused.refused), (3, Some(now)));
-        assert!(followers.again(refused, now + LIMIT / 2));
-        let refused = followers.next().unwrap();
-        assert!(!followers.again(refused, now + LIMIT), "it is given up");
-        assert_eq!(followers.next(), None);
+        assert_eq!(first.context, 1);
+        // The process is stopped for long.
+        now += 100 * LIMIT;
+        assert!(followers.again(first, now), "the time is up");
+        let second = followers.next().unwrap();
+        assert_eq!(second.context, 2, "the other does not wait for it");
+        let mut looks = 0;
+        while let Some(refused) = followers.next() {
+            now += LIMIT / 10;
+            followers.again(refused, now);
+            looks += 1;
+            assert!(looks < 20, "it is never given up");
+        }
+        assert!(looks > 5, "it is given up after {looks} looks");
     }
 }
