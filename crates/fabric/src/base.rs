@@ -15,6 +15,14 @@ pub(crate) const MOST_RAILS: usize = 4;
 /// The most writes that the engine has handed to a rail and not collected.
 pub(crate) const MOST_HANDED: usize = 64;
 
+/// The variables that say how many ranks this node has. They are set by this library's launcher and others with the
+/// same name, by Open MPI, and by MPICH.
+pub(crate) const RANKS_ON_NODE: [&str; 3] = [
+    "LOCAL_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+];
+
 /// A lock that one thread takes again and again without a pause, and that other threads can get all the same.
 pub(crate) struct Yielding<T> {
     inner: Mutex<T>,

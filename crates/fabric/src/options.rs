@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_hal::variables;
 
-use crate::base::MOST_RAILS;
+use crate::base::{MOST_RAILS, RANKS_ON_NODE};
 use crate::wire::libfabric::OpenError;
 
 /// The options of a [`Fabric`](crate::Fabric).
@@ -214,18 +214,14 @@ impl Options {
     }
 }
 
-/// The variables that say how many ranks share this machine's processors. They are set by this library's launcher and
-/// others with the same name, by Open MPI, and by MPICH. (Slurm gives each rank processors of its own.)
-const RANKS_HERE: [&str; 4] = [
-    variables::RANKS_HERE.name,
-    "LOCAL_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "MPI_LOCALNRANKS",
-];
-
-/// How many processors each rank has, if all share evenly what this process may use.
+/// How many processors each rank has, if all share evenly what this process may use. (Slurm gives each rank processors
+/// of its own.)
 fn processors(said: impl Fn(&str) -> Option<String>) -> usize {
-    let ranks = RANKS_HERE.iter().find_map(|name| said(name)?.parse().ok());
+    // This library's launcher knows whether it has bound the ranks.
+    let mut names = [variables::RANKS_HERE.name]
+        .into_iter()
+        .chain(RANKS_ON_NODE);
+    let ranks = names.find_map(|name| said(name)?.parse().ok());
     let ranks: usize = ranks.unwrap_or(1);
     std::thread::available_parallelism().map_or(1, usize::from) / ranks.max(1)
 }
@@ -264,7 +260,10 @@ mod tests {
         }
         let all = processors(|_| None);
         let shared = |name, ranks: &str| processors(|asked| (asked == name).then(|| ranks.into()));
-        for name in RANKS_HERE {
+        for name in [variables::RANKS_HERE.name]
+            .into_iter()
+            .chain(RANKS_ON_NODE)
+        {
             assert_eq!(shared(name, "2"), all / 2, "{name}");
         }
         assert_eq!(

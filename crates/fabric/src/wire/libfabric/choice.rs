@@ -9,6 +9,7 @@ use tidegate_hal::variables;
 use super::super::chain::Signals;
 use super::error::OpenError;
 use super::probe;
+use crate::base::RANKS_ON_NODE;
 
 /// Which engine fires programs.
 ///
@@ -112,8 +113,8 @@ impl Choice {
     /// - the address from `TIDEGATE_ADDRESS` (which the launcher sets; by default the loopback address);
     /// - the provider from `TIDEGATE_PROVIDER` (by default the first that has the needed abilities);
     /// - the engine from `TIDEGATE_ENGINE` (`auto`, `software`, `triggered`; by default `auto`);
-    /// - the number of ranks that share the NIC's triggers from `LOCAL_WORLD_SIZE` (which the launcher sets; by default
-    ///   1).
+    /// - the number of ranks that share the NIC's triggers from `LOCAL_WORLD_SIZE` (which the launcher sets), or from
+    ///   the variables of Open MPI, MPICH and Slurm for it; by default 1.
     ///
     /// # Errors
     ///
@@ -150,11 +151,15 @@ impl Choice {
             let parsed = value.parse();
             choice.engine = parsed.map_err(|why| bad(EngineChoice::VARIABLE, value, why))?;
         }
-        const SHARERS: &str = "LOCAL_WORLD_SIZE";
-        if let Some(value) = said(SHARERS) {
-            choice.sharers = match value.parse() {
-                Ok(number) if number > 0 => number,
-                _ => return Err(bad(SHARERS, value, "it must be a number from 1")),
+        let mut sharers = RANKS_ON_NODE.into_iter().chain([TASKS]);
+        if let Some((name, value)) = sharers.find_map(|name| Some((name, said(name)?))) {
+            let most = match name {
+                TASKS => most_tasks(&value),
+                _ => value.parse().ok(),
+            };
+            choice.sharers = match most {
+                Some(number) if number > 0 => number,
+                _ => return Err(bad(name, value, "it must be a number from 1")),
             };
         }
         Ok(choice)
@@ -285,6 +290,16 @@ impl Choice {
         self.far = Some(most);
         self
     }
+}
+
+/// The variable in which Slurm says how many ranks each node has: `2(x3),1` is `2,2,2,1`.
+const TASKS: &str = "SLURM_STEP_TASKS_PER_NODE";
+
+/// The most ranks of a node, according to that variable.
+fn most_tasks(said: &str) -> Option<usize> {
+    let number = |part: &str| part.split('(').next()?.parse().ok();
+    let all: Option<Vec<usize>> = said.split(',').map(number).collect();
+    all?.into_iter().max()
 }
 
 /// A domain of the provider, and whether its hardware fires programs.
@@ -468,7 +483,23 @@ mod tests {
         assert_eq!(said.by, Some("TIDEGATE_PROVIDER"));
         assert_eq!(said.clone().provider("tcp").by, None, "by the program");
         assert_eq!((&*said.address, said.sharers), ("10.0.0.1", 8));
-        for bad in [("TIDEGATE_ENGINE", "hardware"), ("LOCAL_WORLD_SIZE", "0")] {
+        for (name, value, sharers) in [
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "8", 8),
+            ("MPI_LOCALNRANKS", "3", 3),
+            (TASKS, "4", 4),
+            (TASKS, "2(x3),5,1", 5),
+            // Ranks that share no processors may share a NIC.
+            (variables::RANKS_HERE.name, "2", 1),
+        ] {
+            assert_eq!(choice(&[(name, value)]).unwrap().sharers, sharers, "{name}");
+        }
+        let both = choice(&[("LOCAL_WORLD_SIZE", "2"), (TASKS, "1")]).unwrap();
+        assert_eq!(both.sharers, 2, "a launcher was started by srun");
+        for bad in [
+            ("TIDEGATE_ENGINE", "hardware"),
+            ("LOCAL_WORLD_SIZE", "0"),
+            (TASKS, "2(x3),many"),
+        ] {
             let error = choice(&[bad]).unwrap_err().to_string();
             assert!(error.contains(bad.0) && error.contains(bad.1), "{error}");
         }
