@@ -8,7 +8,7 @@ use std::time::Duration;
 use rig::{Rig, SENT, SETTLES, SIGNAL};
 use tidegate_fabric::Options;
 use tidegate_fabric::wire::chain::Signals;
-use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire, OpenError};
 use tidegate_fake::wire::{Faults, Net};
 use tidegate_fake::{Card, Config};
 use tidegate_hal::batch::{POISON, QUANTUM};
@@ -214,5 +214,35 @@ fn counters_begin_anew_before_their_limit() {
         }
         drop(rig);
         assert_eq!(card.complaints(), [""; 0]);
+    }
+}
+
+/// The hardware is there, and fails when signals are tried. If the program leaves the engine open, threads start the
+/// transfers.
+#[test]
+fn hardware_that_fails_leaves_the_work_to_threads() {
+    let card = |free| {
+        Card::new(Config {
+            fails: 1000,
+            free,
+            ..Config::default()
+        })
+    };
+    let (only_hardware, both) = (card(false), card(true));
+    let open = |card: &Card, engine| {
+        let choice = Choice::at(card.name()).engine(engine);
+        FabricWire::open_by(&tidegate_fake::library(), &choice)
+    };
+    let wire = open(&both, EngineChoice::Auto).unwrap();
+    assert_eq!(wire.triggered(), None);
+    drop(wire);
+    // Where threads cannot do it either, the error is that of the hardware.
+    for (card, engine) in [
+        (&only_hardware, EngineChoice::Auto),
+        (&both, EngineChoice::Triggered),
+    ] {
+        let error = open(card, engine).map(|wire| wire.label()).unwrap_err();
+        let of_hardware = matches!(error, OpenError::NotTriggered { .. });
+        assert!(of_hardware, "{engine:?}: {error}");
     }
 }

@@ -15,6 +15,9 @@ pub struct Config {
     pub full: i32,
     /// Whether a write brings data to the target's queue.
     pub data: bool,
+    /// Whether registrations belong to an endpoint only where the user can bear it. (Those of the real provider always
+    /// do.) Then the software engine can use the card, too.
+    pub free: bool,
     /// Whether counters have pages, if that is possible here.
     pub pages: bool,
     /// Whether the pages are plain memory, at which the card looks all the time. That works everywhere, and for stores
@@ -45,6 +48,7 @@ impl Default for Config {
             refuses: 0,
             full: tidegate_ffi::fabric::sys::FI_EAGAIN,
             data: true,
+            free: false,
             pages: true,
             plain: false,
             back: true,

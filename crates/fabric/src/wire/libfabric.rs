@@ -56,6 +56,7 @@ use super::{Event, Limits, Op, Posted, Sleeper, Wire};
 use crate::base::{MOST_HANDED, MOST_RAILS};
 use bed::{Bed, Entries, Taken};
 use chain::{FabricChain, Parts};
+use choice::Chosen;
 use follow::{Follower, Followers};
 use piece::{Kind, local, remote, transfer};
 use pool::Pool;
@@ -170,7 +171,12 @@ impl FabricWire {
     /// }
     /// ```
     pub fn open_by(library: &Library, choice: &Choice) -> Result<Self, OpenError> {
-        let chosen = choice::choose(library, choice)?;
+        choice::open_first(library, choice, |chosen| {
+            Self::open_chosen(library, choice, chosen)
+        })
+    }
+
+    fn open_chosen(library: &Library, choice: &Choice, chosen: Chosen) -> Result<Self, OpenError> {
         let (info, domain) = (chosen.info, chosen.domain);
         let vector = AddressVector::open(&domain, 64)?;
         let (queue, waits) = match CompletionQueue::open(&domain, 0, WaitObject::UNSPEC) {

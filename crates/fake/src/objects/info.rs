@@ -80,22 +80,29 @@ pub(crate) unsafe extern "C" fn getinfo(
     // SAFETY: the hints are complete; strings end with a NUL; the caller's pointer lives.
     unsafe {
         let provider = (*(*hints).fabric_attr).prov_name;
-        let (domain, wanted) = ((*hints).domain_attr, MODES);
+        let domain = (*hints).domain_attr;
         let known = provider.is_null() || CStr::from_ptr(provider) == c"cxi";
-        if node.is_null() || !known || (*domain).mr_mode & wanted != wanted {
+        if node.is_null() || !known {
             return -FI_ENODATA;
         }
         let node = CStr::from_ptr(node);
         let Some(card) = node.to_str().ok().and_then(find) else {
             return -FI_ENODATA;
         };
+        let modes = match card.config.free {
+            true => FI_MR_PROV_KEY | (*domain).mr_mode & FI_MR_ENDPOINT,
+            false => MODES,
+        };
+        if (*domain).mr_mode & modes != modes {
+            return -FI_ENODATA;
+        }
         let whole = dupinfo(std::ptr::null()).cast::<Whole>();
         (*whole).info.caps = FI_RMA | FI_MSG | FI_ATOMIC | FI_RMA_EVENT;
         // Names are few, so they are leaked.
         (*whole).fabric.prov_name = c"cxi".as_ptr().cast_mut();
         (*whole).domain.name = CString::from(node).into_raw();
         (*whole).domain.threading = (*domain).threading;
-        (*whole).domain.mr_mode = MODES;
+        (*whole).domain.mr_mode = modes;
         (*whole).domain.mr_key_size = 8;
         (*whole).domain.cq_data_size = if card.config.data { 8 } else { 0 };
         (*whole).domain.data_progress = FI_PROGRESS_MANUAL;

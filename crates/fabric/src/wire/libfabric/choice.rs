@@ -4,7 +4,7 @@ use tidegate_ffi::fabric::{
     Caps, Deferred, Domain, Fabric, Hints, Info, Library, Location, MrMode,
 };
 
-use tidegate_hal::variables;
+use tidegate_hal::{tell, variables};
 
 use super::super::chain::Signals;
 use super::error::OpenError;
@@ -309,46 +309,87 @@ pub(super) struct Chosen {
     pub(super) triggered: bool,
 }
 
-/// Finds the first provider that has the needed abilities.
-pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenError> {
-    let open = |info: Info, triggered| -> Result<Chosen, OpenError> {
-        let domain = Domain::open(&Fabric::open(&info)?, &info)?;
-        Ok(Chosen {
-            info,
-            domain,
-            triggered,
-        })
-    };
-    let refused = |needs| refused(library, choice, needs);
+/// Opens the first provider that has the needed abilities. If the program leaves the engine open, a failure of the
+/// NIC's hardware is no failure as long as threads can start the transfers.
+pub(super) fn open_first<T>(
+    library: &Library,
+    choice: &Choice,
+    open: impl Fn(Chosen) -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
+    let mut failed = None;
     if choice.engine != EngineChoice::Software {
-        let forced = choice.engine == EngineChoice::Triggered;
-        let mut tried = Vec::new();
-        let all = found(library, choice, true, true)?;
-        for info in all {
-            // Triggers are worth it only in hardware, unless the choice insists.
-            if !forced && info.provider() != probe::HARDWARE {
-                continue;
+        match by_hardware(library, choice, &open) {
+            Ok(Some(opened)) => return Ok(opened),
+            Ok(None) => {}
+            Err(error) if choice.engine == EngineChoice::Triggered => return Err(error),
+            Err(error) => {
+                tell(|| tracing::warn!("the NIC cannot start transfers: {error}"));
+                failed = Some(error);
             }
-            let provider = info.provider();
-            let chosen = open(info, true)?;
-            match chosen.domain.probe_deferred(probe::LIMIT) {
-                deferred if deferred.works() => return Ok(chosen),
-                Deferred::Refused(error) => tried.push(format!("{provider}: {error}")),
-                _ => tried.push(format!(
-                    "{provider}: a work was fired, and nothing happened"
-                )),
-            }
-        }
-        if forced {
-            if tried.is_empty() {
-                return Err(refused(FOR_TRIGGERED));
-            }
-            // A provider is tried once for each of its addresses.
-            tried.dedup();
-            let tried = tried.join(", ");
-            return Err(OpenError::NotTriggered { tried });
         }
     }
+    let opened = by_threads(library, choice).and_then(open);
+    match failed {
+        // It says more about this machine.
+        Some(failed) => opened.map_err(|_| failed),
+        None => opened,
+    }
+}
+
+/// Opens a domain of the provider.
+fn begin(info: Info, triggered: bool) -> Result<Chosen, OpenError> {
+    let domain = Domain::open(&Fabric::open(&info)?, &info)?;
+    Ok(Chosen {
+        info,
+        domain,
+        triggered,
+    })
+}
+
+/// Opens the first provider whose hardware fires. `None` if there is none, and the choice does not insist on one.
+fn by_hardware<T>(
+    library: &Library,
+    choice: &Choice,
+    open: impl Fn(Chosen) -> Result<T, OpenError>,
+) -> Result<Option<T>, OpenError> {
+    let forced = choice.engine == EngineChoice::Triggered;
+    let mut tried = Vec::new();
+    for info in found(library, choice, true, true)? {
+        // Triggers are worth it only in hardware, unless the choice insists.
+        if !forced && info.provider() != probe::HARDWARE {
+            continue;
+        }
+        let provider = info.provider();
+        let opened = begin(info, true).and_then(|chosen| {
+            let why = match chosen.domain.probe_deferred(probe::LIMIT) {
+                Deferred::Works => return open(chosen),
+                Deferred::Refused(error) => error.to_string(),
+                Deferred::Silent => "a work was fired, and nothing happened".into(),
+            };
+            Err(OpenError::NotTriggered { tried: why })
+        });
+        // It may have other NICs.
+        let why = match opened {
+            Ok(opened) => return Ok(Some(opened)),
+            Err(OpenError::NotTriggered { tried }) => tried,
+            Err(error) => error.to_string(),
+        };
+        tried.push(format!("{provider}: {why}"));
+    }
+    if tried.is_empty() {
+        return match forced {
+            true => Err(refused(library, choice, FOR_TRIGGERED)),
+            false => Ok(None),
+        };
+    }
+    // A provider is tried once for each of its addresses.
+    tried.dedup();
+    let tried = tried.join(", ");
+    Err(OpenError::NotTriggered { tried })
+}
+
+/// Finds the first provider for the software engine.
+fn by_threads(library: &Library, choice: &Choice) -> Result<Chosen, OpenError> {
     let first = |manual| -> Result<Option<Info>, OpenError> {
         Ok(found(library, choice, false, manual)?.into_iter().next())
     };
@@ -359,7 +400,10 @@ pub(super) fn choose(library: &Library, choice: &Choice) -> Result<Chosen, OpenE
     {
         *info = other;
     }
-    open(info.ok_or_else(|| refused(FOR_SOFTWARE))?, false)
+    begin(
+        info.ok_or_else(|| refused(library, choice, FOR_SOFTWARE))?,
+        false,
+    )
 }
 
 /// What [`found`] asks for, in words.
