@@ -48,6 +48,11 @@ impl Card {
         self.inner.crowd(full);
     }
 
+    /// Adds so many failures to each queue, of operations that its endpoint has not begun.
+    pub fn strays(&self, count: usize) {
+        self.inner.strays(count);
+    }
+
     /// The wrong requests that were made.
     pub fn complaints(&self) -> Vec<String> {
         self.inner.complaints()

@@ -183,6 +183,12 @@ impl Hardware {
         lock(&self.state).crowded = full;
     }
 
+    pub(crate) fn strays(&self, count: usize) {
+        for queue in lock(&self.state).queues.values_mut() {
+            queue.extend((0..count).map(|_| Entry::Failed(0)));
+        }
+    }
+
     pub(crate) fn complaints(&self) -> Vec<String> {
         lock(&self.state).complaints.clone()
     }

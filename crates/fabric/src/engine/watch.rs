@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_hal::tell;
-
 use super::chained::{Chained, Failure};
 use super::contact::Route;
 use super::departure::{Stage, never_comes};
@@ -23,7 +21,10 @@ impl<W: Wire> Engine<W> {
         });
         match owner {
             Some((chained, at)) => lock(chained).fail(at, &why),
-            None => tell(|| tracing::warn!("a work that nobody waits for has failed: {why}")),
+            None => {
+                let what = format_args!("a work that nobody waits for has failed: {why}");
+                self.strays.drops(what);
+            }
         }
     }
 

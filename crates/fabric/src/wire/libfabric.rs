@@ -54,6 +54,7 @@ pub use region::Remote;
 use super::chain::{Chain, Signals};
 use super::{Event, Limits, Op, Posted, Sleeper, Wire};
 use crate::base::{MOST_HANDED, MOST_RAILS};
+use crate::strays::Strays;
 use bed::{Bed, Entries, Taken};
 use chain::{FabricChain, Parts};
 use choice::Chosen;
@@ -112,6 +113,8 @@ pub struct FabricWire {
     /// The notices that follow their data.
     followers: Followers,
     under_way: usize,
+    /// Counts the failures of operations that this endpoint has not begun.
+    strays: Strays,
     /// A buffer for polls, empty in between.
     taken: Vec<Taken>,
     entries: Box<Entries>,
@@ -262,6 +265,7 @@ impl FabricWire {
             _pad: pad,
             bytes,
             under_way: 0,
+            strays: Strays::default(),
             taken: Vec::new(),
             entries: Box::default(),
             written: written.filter(|_| signals == Some(Signals::Add)),
@@ -317,8 +321,10 @@ impl FabricWire {
                 self.followers.failed(error.context);
                 Ok(Some(self.failed(error.context, error.to_string())))
             }
+            // A provider may report so what a peer has begun, and a peer may begin as much as it likes.
             Err(CqError::Completion(error)) => {
-                tell(|| tracing::warn!("{}: {error}", self.provider));
+                let what = format_args!("{}: {error}", self.provider);
+                self.strays.drops(what);
                 Ok(None)
             }
             Err(CqError::Queue(error)) => Err(system("reading the completion queue")(error)),
