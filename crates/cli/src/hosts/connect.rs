@@ -170,7 +170,14 @@ pub(crate) fn connect(
         }
         other => Err(other),
     })?;
-    Ok((starting.links, pids))
+    Ok((std::mem::take(&mut starting.links), pids))
+}
+
+/// If the job does not start, all hosts end their ranks at the same time.
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        HostLink::end_all(&mut self.links);
+    }
 }
 
 impl Starting<'_> {
@@ -207,7 +214,9 @@ impl Starting<'_> {
     /// Sleeps until a host has sent something.
     fn wait(&self) -> Result<(), LaunchError> {
         let mut awaited = Awaited::default();
-        for signal in self.signals {
+        // Other signals are passed on when there are ranks. Until then their descriptors would stay ready.
+        let ends = |signal: &&Forwarded| !matches!(signal.signal, Signal::USR1 | Signal::USR2);
+        for signal in self.signals.iter().filter(ends) {
             awaited.add(Some(signal.signal), signal.as_fd(), PollFlags::IN);
         }
         for link in &self.links {
@@ -217,9 +226,7 @@ impl Starting<'_> {
         }
         let is_late = Instant::now() >= self.until;
         let ready = awaited.wait(Some(self.until)).unwrap_or_default();
-        if let Some(signal) = ready.into_iter().find_map(|(signal, _)| signal)
-            && !matches!(signal, Signal::USR1 | Signal::USR2)
-        {
+        if let Some(signal) = ready.into_iter().find_map(|(signal, _)| signal) {
             return Err(LaunchError::Interrupted(signal));
         }
         if is_late {
@@ -235,5 +242,32 @@ impl Starting<'_> {
             return Err(self.links[silent].failed(reason, 1));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A signal for the ranks waits until there are some, and wakes nothing before.
+    #[test]
+    fn a_signal_for_ranks_that_do_not_run_yet_waits() {
+        let signals = Forwarded::listen().unwrap();
+        let limit = Duration::from_millis(50);
+        let starting = Starting {
+            links: Vec::new(),
+            waits: Vec::new(),
+            signals: &signals,
+            limit,
+            until: Instant::now() + limit,
+        };
+        signal_hook::low_level::raise(Signal::USR1.as_raw()).unwrap();
+        let mut turns = 0;
+        while Instant::now() < starting.until {
+            starting.wait().unwrap();
+            turns += 1;
+        }
+        // Signals of other tests may end a sleep, too.
+        assert!(turns < 10, "{turns} turns");
     }
 }

@@ -347,7 +347,8 @@ impl HostLink {
     fn end(&mut self, reason: String) -> String {
         self.out = None;
         self.sender.close();
-        let status = self.finish();
+        let limit = if self.greeted { TO_END } else { TO_END / 5 };
+        let status = self.finish(Instant::now() + limit);
         self.hear_errors();
         self.errors = None;
         let said = self.take_lines().join("; ");
@@ -374,9 +375,25 @@ impl HostLink {
         let _ = self.ssh.kill();
     }
 
+    /// Ends the connections to all hosts, and waits a moment for the ends of their ranks.
+    pub(super) fn end_all(links: &mut [HostLink]) {
+        links.iter_mut().for_each(HostLink::begin_end);
+        let until = Instant::now() + TO_END;
+        for link in links {
+            link.finish(until);
+        }
+    }
+
+    /// Makes the agent end its ranks, and itself; and then ssh ends, too. Without an agent, kills ssh.
+    fn begin_end(&mut self) {
+        self.sender.close();
+        if !self.greeted {
+            let _ = self.ssh.kill();
+        }
+    }
+
     /// Waits for the end of ssh. `None`: it had to be killed.
-    fn finish(&mut self) -> Option<std::process::ExitStatus> {
-        let until = Instant::now() + if self.greeted { TO_END } else { TO_END / 5 };
+    fn finish(&mut self, until: Instant) -> Option<std::process::ExitStatus> {
         while Instant::now() < until {
             match self.ssh.try_wait() {
                 Ok(Some(status)) => return Some(status),
@@ -396,13 +413,6 @@ fn command_name(hosts: &Hosts) -> &str {
 
 impl Drop for HostLink {
     fn drop(&mut self) {
-        self.sender.close();
-        if self.greeted {
-            // The agent sees the end of its input, kills the ranks, and ends. Then ssh ends, too.
-            self.finish();
-        } else {
-            let _ = self.ssh.kill();
-            let _ = self.ssh.wait();
-        }
+        Self::end_all(std::slice::from_mut(self));
     }
 }

@@ -561,6 +561,32 @@ fn a_launcher_that_waits_for_a_host_can_be_interrupted() {
     drop(connection);
 }
 
+/// Agents that end only when all connections have been closed, and a host that fails when they have answered.
+#[test]
+fn hosts_of_a_job_that_does_not_start_end_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("hosts"), "one\ntwo\nbad\n").unwrap();
+    let script = "cd ${0%/*}
+        if test $1 = bad; then
+            until test -e greeted.one -a -e greeted.two; do sleep 0.01; done; exit 3
+        fi
+        sh -c \"$2\" < /dev/null; : > greeted.$1
+        cat > /dev/null; : > closed.$1
+        until test -e closed.one -a -e closed.two; do sleep 0.01; done; : > ended.$1";
+    std::fs::write(at("ssh"), script).unwrap();
+    let launcher = super::launcher()
+        .arg("run")
+        .arg("--hosts")
+        .arg(at("hosts"))
+        .args(["--ssh", &format!("/bin/sh {}", at("ssh").display()), "true"])
+        .output()
+        .unwrap();
+    let said = text(&launcher.stderr);
+    assert!(said.contains("host bad: ssh has ended"), "{said}");
+    assert!(at("ended.one").exists() && at("ended.two").exists());
+}
+
 /// The child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
