@@ -1,7 +1,7 @@
 //! Jobs on several hosts over ssh. A server on the loopback address stands for two hosts.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -585,6 +585,43 @@ fn hosts_of_a_job_that_does_not_start_end_at_the_same_time() {
     let said = text(&launcher.stderr);
     assert!(said.contains("host bad: ssh has ended"), "{said}");
     assert!(at("ended.one").exists() && at("ended.two").exists());
+}
+
+/// All the others print without a pause, and the credit is used up when the first rank prints something.
+#[test]
+fn ranks_of_a_host_that_print_much_leave_credit_to_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("hosts"), "one slots=24\n").unwrap();
+    std::fs::write(at("ssh"), "exec sh -c \"$2\"").unwrap();
+    let script = format!(
+        "test $RANK = 0 || exec yes
+        until test -e {}; do sleep 0.01; done; echo mine; exec sleep 600",
+        at("done").display()
+    );
+    let mut launcher = super::launcher()
+        .arg("run")
+        .arg("--hosts")
+        .arg(at("hosts"))
+        .args(["--ssh", &format!("/bin/sh {}", at("ssh").display())])
+        .args(["/bin/sh", "-c", &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = launcher.stdout.take().unwrap();
+    let began = Instant::now();
+    while rustix::io::ioctl_fionread(&stdout).unwrap() < 32_000 {
+        assert!(began.elapsed() < LONG, "the pipe is not full");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    std::fs::write(at("done"), "").unwrap();
+    let mut lines = BufReader::new(stdout.take(64 << 20)).lines();
+    let found = lines.any(|line| line.unwrap() == "[0] mine");
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    assert!(found, "it got no credit");
 }
 
 /// The child processes of a process.
