@@ -7,7 +7,7 @@
 //! ranks that may be the reason although they have not failed: those that had ended without an error, and those that
 //! are stopped.
 
-use super::causes::first;
+use super::causes::Firsts;
 use super::rank::{Rank, stopped_now};
 use std::time::{Duration, Instant};
 use tidegate_boot::starter::in_words;
@@ -55,7 +55,7 @@ impl Failure {
 
     /// The rank that was the first to fail.
     pub(super) fn first(&self, ranks: &[Rank]) -> usize {
-        first_to_fail(self.ended_first, ranks)
+        first_to_fail(self.ended_first, ranks, &mut Firsts::default())
     }
 
     /// The report, once: when the rank that was the first to fail has ended, or takes long. `is_limited` says that the
@@ -102,8 +102,10 @@ impl Failure {
     /// After the last rank has ended: which ranks failed because of the first that did, if any.
     pub(super) fn what_followed(&self, ranks: &[Rank]) -> Option<String> {
         let first = self.first(ranks);
+        let mut known = Firsts::default();
         let followed = |rank: &usize| {
-            *rank != first && !ranks[*rank].has_succeeded() && first_to_fail(*rank, ranks) == first
+            let has_failed = *rank != first && !ranks[*rank].has_succeeded();
+            has_failed && first_to_fail(*rank, ranks, &mut known) == first
         };
         let followed: Vec<_> = (0..ranks.len()).filter(followed).collect();
         if followed.is_empty() {
@@ -121,8 +123,8 @@ impl Failure {
 
 /// The rank that was the first to fail, if `rank` has failed. A rank that has ended without an error has not failed.
 /// One that has not ended may have.
-fn first_to_fail(rank: usize, ranks: &[Rank]) -> usize {
-    first(rank, |rank| {
+fn first_to_fail(rank: usize, ranks: &[Rank], known: &mut Firsts) -> usize {
+    known.of(rank, |rank| {
         let of = ranks[rank].because_of;
         of.filter(|of| !ranks[*of].has_succeeded())
     })

@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! The agent is one thread. It writes to the launcher without a time limit, since the launcher always reads, and output
-//! is limited by credit.
+//! One thread does all of the agent's work. It writes to the launcher without a time limit. The launcher reads even if
+//! nobody reads its own output, since credit limits how much that is. While the launcher is stopped, the agent may wait
+//! in a write.
 //!
 //! # Failure
 //!
