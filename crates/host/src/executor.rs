@@ -246,6 +246,10 @@ impl Executor {
     ///
     /// Each recorded item meets the conditions of the method of the hal that submitted it, at each repetition.
     unsafe fn replay(&mut self, steps: &mut Steps, place: &mut ReplayPosition) {
+        // A list of nothing is done at once, however often it is replayed.
+        if steps.items.is_empty() {
+            place.times = 0;
+        }
         while place.times > 0 {
             // One repetition that gives up everything is as good as any number of them.
             let gives_up = self.runner.failed && place.at == 0;

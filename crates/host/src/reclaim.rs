@@ -152,14 +152,17 @@ impl StreamState {
             site: None,
             since: Instant::now(),
         });
-        // If the list is empty, the stream was running until now. Otherwise it is still the same batch, with fewer
-        // waits than before.
-        if blocked.on.is_empty() {
+        // The list is reused, so that a wait allocates nothing once the list has been long enough: the new waits come
+        // behind the old ones, which go.
+        let before = blocked.on.len();
+        blocked.on.extend(on);
+        let (old, new) = blocked.on.split_at(before);
+        // A lane goes on from one of its waits to the next. So the stream has been blocked for as long as before only if
+        // one of the waits is still the same.
+        if !old.iter().any(|wait| new.contains(wait)) {
             blocked.since = Instant::now();
         }
-        // The list is reused, so that a wait allocates nothing once the list has been long enough.
-        blocked.on.clear();
-        blocked.on.extend(on);
+        blocked.on.drain(..before);
         blocked.site = Some(site);
     }
 

@@ -37,6 +37,26 @@ fn wait() -> (Tag, u64) {
     (tag, 3)
 }
 
+/// A limit is one for each wait: it does not begin with the first wait of a lane.
+#[test]
+fn a_stream_is_blocked_since_its_waits_began() {
+    let shared = stream();
+    let (one, other) = (wait(), (wait().0, 4));
+    let since = |on: &[(Tag, u64)]| {
+        shared.set_blocked(on.iter().copied(), Location::caller());
+        let Stand::Waits(blocked) = shared.stand() else {
+            panic!("it waits");
+        };
+        assert_eq!(blocked.on, on);
+        blocked.since
+    };
+    let first = since(&[one]);
+    assert_eq!(since(&[one, other]), first);
+    assert_eq!(since(&[other]), first);
+    // The lane goes on to its next wait.
+    assert!(since(&[one]) > first);
+}
+
 #[test]
 fn a_stream_says_what_it_is_at() {
     let shared = stream();

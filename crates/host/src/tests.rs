@@ -250,6 +250,17 @@ fn batches_that_have_waited_are_let_go_of() {
     assert_eq!(holders, 1, "the stream keeps the first batch");
 }
 
+/// No repetition is counted, so that none of them takes time.
+#[test]
+fn a_replay_of_nothing_ends_at_once() {
+    let s = stream(&Host::for_threads(), false);
+    s.begin_capture(&[]).unwrap();
+    let graph = Arc::new(s.end_capture(&[]).unwrap());
+    // SAFETY: nothing was recorded.
+    unsafe { s.replay(&[], &graph, u64::MAX) }.unwrap();
+    s.synchronize().unwrap().unwrap();
+}
+
 /// A replay is one item, but a thread that waits for it sees that it makes progress.
 #[test]
 fn a_stream_goes_on_with_each_step_of_a_replay() {
