@@ -266,9 +266,10 @@ wanted() {
 
 # A pack may be compressed, and lie in a folder that cannot be written. What it holds is no result.
 unpacked=
-if ls "$bin"/*.xz "$bin"/peers/*.xz >/dev/null 2>&1; then
+if [ -n "$(find "$bin" -maxdepth 2 -name '*.xz' -print -quit)" ]; then
     unpacked=$(mktemp -d) && mkdir "$unpacked/peers" || exit 2
     for file in "$bin"/* "$bin"/peers/*; do
+        [ -e "$file" ] || continue
         to=$unpacked${file#"$bin"}
         case $file in
             */peers) ;;
