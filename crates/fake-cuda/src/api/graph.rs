@@ -60,6 +60,11 @@ unsafe fn nodes(nodes: *const Handle, count: usize) -> Vec<Handle> {
     }
 }
 
+/// How many places an array has. A driver refuses arrays without any (580.159).
+fn room(places: usize) -> Result<usize, i32> {
+    (places > 0).then_some(places).ok_or(codes::INVALID_VALUE)
+}
+
 /// Adds a node behind others of the graph.
 fn add(graph: Handle, node: Node, after: Vec<Handle>) -> Result<Handle, i32> {
     let mut state = state();
@@ -93,7 +98,7 @@ api! {
         let given = match to.is_null() {
             true => known.len(),
             // SAFETY: `api`: there is room for so many.
-            false => unsafe { *count }.min(known.len()),
+            false => room(unsafe { *count })?.min(known.len()),
         };
         if !to.is_null() {
             // SAFETY: as above.
@@ -114,7 +119,7 @@ api! {
             return unsafe { give(count, known.len()) };
         }
         // SAFETY: `api`: there is room for so many.
-        let given = unsafe { *count }.min(known.len());
+        let given = room(unsafe { *count })?.min(known.len());
         for (index, edge) in known.iter().take(given).enumerate() {
             // SAFETY: as above.
             unsafe {

@@ -127,6 +127,10 @@ impl Driver {
     pub unsafe fn graph_nodes(&self, graph: Graph) -> Result<Vec<GraphNode>> {
         // SAFETY: the caller's promise.
         let mut count = unsafe { self.graph_node_count(graph) }?;
+        // If there are no nodes, a driver refuses a call with an array of length 0 as invalid (580.159).
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         let mut nodes = vec![GraphNode::NULL; count];
         // SAFETY: the caller vouches for the graph; a node has the layout of the driver's handle, and the array has
         // room for the number that is passed.
