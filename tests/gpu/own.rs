@@ -24,6 +24,8 @@ tidegate::kernel! {
         /// number for each of them; in each third epoch only, if `late` is not 0. In the other epochs one of them takes
         /// `late` nanoseconds, twice.
         fn all = "own_all"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, x: &mut [u64], first: u64, epochs: u64, scale: u64, theirs: u64, late: u64, errors: &mut [u64]);
+        /// Each block takes so many nanoseconds, and adds 1.
+        fn hold = "hold"(x: &mut [u64], nanoseconds: u64);
         /// Does something wrong.
         fn wrongly = "own_wrongly"(inbox: KernelInbox<u64>, outbox: KernelOutbox<u64>, to: Out<u64>, number: u64, what: u32);
     }
@@ -279,8 +281,9 @@ fn grids_of_many_blocks() {
     }
 }
 
-/// A block for each multiprocessor, with no shared memory, waits for a kernel that its peer launches only after an epoch
-/// of another stream. So the batches of that epoch must find room beside the blocks.
+/// A block for each multiprocessor, which needs no shared memory, waits for a kernel that its peer launches only after an
+/// epoch of another stream. So the batches of that epoch must find room beside the blocks: if the blocks came to empty
+/// multiprocessors, and if they came to those where a kernel without shared memory had its blocks.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn batches_run_beside_a_grid_on_all_multiprocessors() {
@@ -289,18 +292,44 @@ fn batches_run_beside_a_grid_on_all_multiprocessors() {
         let plan = Plan::of(&world, &k, &owners);
         stream!(let owning = world.stream().unwrap());
         stream!(let other = world.stream().unwrap());
+        stream!(let third = world.stream().unwrap());
         let mut r = open(&owning, SlotWindow::new("owned").for_kernels(), 64).unwrap();
-        let beside = open(&other, SlotWindow::new("beside"), 64).unwrap();
-        let grid = By::Grid(world.device().multiprocessors());
-        if world.rank() == 0 {
-            plan.epochs(&owning, &mut r, 2, grid).unwrap();
+        let mut beside = open(&other, SlotWindow::new("beside"), 64).unwrap();
+        let mut held = Region::zeroed(&world, 1).unwrap().on(&third).unwrap();
+        let all = world.device().multiprocessors();
+        let grid = By::Grid(all);
+        // The first launch is not inside a capture.
+        plan.epochs(&owning, &mut r, 2, By::Grid(1)).unwrap();
+        let (graph, mut r) = owning.capture(r, |s, r| plan.step(s, r, 2, grid)).unwrap();
+        let mut epochs = 2;
+        for (recorded, hold) in [(false, false), (true, false), (false, true), (true, true)] {
+            owning.synchronize().unwrap();
+            world
+                .all_gather("nothing stands there", Vec::new())
+                .unwrap();
+            if hold {
+                // Two blocks come to each multiprocessor, and leave half of its threads.
+                let kernel = owners.hold.threads(2 * all * 512, 512);
+                third.launch(kernel, (&mut held, 20_000_000u64)).unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let launch = |r| match recorded {
+                false => plan.step(&owning, r, 2, grid),
+                true => graph.replay(&owning, r, 1),
+            };
+            if world.rank() == 0 {
+                r = launch(r).unwrap();
+            }
+            third.synchronize().unwrap();
+            beside = plan.step(&other, beside, 2, By::Host).unwrap();
+            epochs += 2;
+            assert_eq!(beside.state.to_vec(&other).unwrap(), [epochs - 2]);
+            if world.rank() == 1 {
+                r = launch(r).unwrap();
+            }
+            assert_eq!(r.state.to_vec(&owning).unwrap(), [epochs]);
         }
-        let beside = plan.step(&other, beside, 2, By::Host).unwrap();
-        assert_eq!(beside.state.to_vec(&other).unwrap(), [2]);
-        if world.rank() == 1 {
-            plan.epochs(&owning, &mut r, 2, grid).unwrap();
-        }
-        assert_eq!(r.state.to_vec(&owning).unwrap(), [2]);
+        assert_eq!(held.to_vec(&third).unwrap(), [4 * all as u64]);
         assert_eq!(r.errors.to_vec(&owning).unwrap(), [0]);
         assert_eq!(beside.errors.to_vec(&other).unwrap(), [0]);
     });

@@ -17,6 +17,10 @@ use tidegate_hal::device::{DeviceError, Priority};
 
 use crate::code::{Loadable, choose};
 
+/// The shared memory that each launch may ask for, in bytes: 48 KiB, less what a block takes by itself. (Nobody knows
+/// that here, so less is asked for as much.)
+const SHARED_FOR_ALL: usize = 32 << 10;
+
 /// The driver, as one GPU uses it.
 pub(crate) struct CudaDriver {
     pub(crate) driver: &'static cuda::Driver,
@@ -421,6 +425,22 @@ unsafe impl Driver for CudaDriver {
             self.driver
                 .max_active_blocks_per_multiprocessor(function(of), threads as u32, shared)
         })
+    }
+
+    unsafe fn shared_memory(&self, of: Function) -> Result<usize> {
+        // SAFETY: the caller's promise.
+        told(unsafe { self.driver.func_shared_memory(function(of)) })
+    }
+
+    unsafe fn prepare_shared_memory(&self, of: Function, bytes: usize) -> Result<()> {
+        let of = function(of);
+        // SAFETY: the caller's promise.
+        told(unsafe { self.driver.func_prefer_shared_memory(of, 100) })?;
+        if bytes <= SHARED_FOR_ALL {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        told(unsafe { self.driver.func_allow_shared_memory(of, bytes) })
     }
 
     unsafe fn launch(

@@ -15,7 +15,7 @@
 //! context; the error is [`DeviceError::Exhausted`].
 
 use tidegate_ffi::cuda::{self, ContextFlags, CudaError, Device, DeviceAttribute, PoolProps};
-use tidegate_gpu::driver::{Doing as _, DriverError, Limits, Sharing, Start, Vendor};
+use tidegate_gpu::driver::{Doing as _, DriverError, Limits, SharedMemory, Sharing, Start, Vendor};
 use tidegate_hal::code::Code;
 use tidegate_hal::device::DeviceError;
 
@@ -99,6 +99,10 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
             .is_ok_and(|can| can != 0);
     let multiprocessors = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
     let wave = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?;
+    let [most_shared, reserved] = [
+        attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+        attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK)?,
+    ];
     // The driver spins or yields, depending on the number of processors. An error is ignored, because the context may
     // be in use already.
     let _ = driver.primary_ctx_set_flags(device, ContextFlags::SCHED_AUTO);
@@ -118,6 +122,7 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
             multiprocessors,
             driver.ctx_multiprocessors().ok().filter(|_| mps),
         ),
+        shared_memory: shared_memory(most_shared as usize, reserved as usize),
         wave: wave as usize,
         dependent_launch: major >= 9,
         word_operations,
@@ -174,6 +179,15 @@ fn queue_advice(mps: bool) -> String {
         String::new()
     };
     format!("{QUEUES} is {set}, and can be set up to 32 before the process starts{more}")
+}
+
+/// The sizes that the shared memory of a multiprocessor can have, if it has at most so much (CUDA programming guide,
+/// "Compute Capabilities"), and what each block takes in addition.
+fn shared_memory(most: usize, reserved: usize) -> SharedMemory {
+    let sizes = [8, 16, 32, 64, 100, 132, 164, 196, 228].map(|size| size << 10);
+    let mut sizes: Vec<_> = sizes.into_iter().filter(|size| *size < most).collect();
+    sizes.push(most);
+    SharedMemory { sizes, reserved }
 }
 
 /// How many multiprocessors a process may use: the device's number, and under MPS the context's.

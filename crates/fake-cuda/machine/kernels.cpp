@@ -118,6 +118,7 @@ const Kernel kernels[] = {
     OF(of_samples, put_values),
     OF(of_samples, put_by_team),
     OF(of_samples, own_all),
+    OF(of_samples, hold),
     OF(of_samples, own_epochs),
     OF(of_samples, own_wrongly),
     OF(of_samples, put_bytes),

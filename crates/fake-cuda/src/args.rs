@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
 
 use crate::codes;
 use crate::ptx::Entry;
@@ -11,6 +12,8 @@ pub(crate) struct Function {
     /// The machine's number for it.
     pub(crate) kernel: usize,
     pub(crate) entry: Entry,
+    /// The share of a multiprocessor's memory that is shared memory, of a hundred; -1 if nobody has said it.
+    pub(crate) carveout: AtomicI32,
 }
 
 /// A launch, with a copy of its arguments.

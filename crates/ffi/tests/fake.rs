@@ -197,6 +197,9 @@ fn every_method_calls_its_function_and_returns_an_unknown_code() {
         module_load_image(&[0; 64]) => "cuModuleLoadDataEx";
         module_function(module, c"f") => "cuModuleGetFunction";
         func_load(function) => "cuFuncLoad";
+        func_shared_memory(function) => "cuFuncGetAttribute";
+        func_prefer_shared_memory(function, 50) => "cuFuncSetAttribute";
+        func_allow_shared_memory(function, 1 << 16) => "cuFuncSetAttribute";
         func_param_info(function, 0) => "cuFuncGetParamInfo";
         max_active_blocks_per_multiprocessor(function, 32, 0) => "cuOccupancyMaxActiveBlocksPerMultiprocessor";
         launch_kernel_ex(function, &launch, stream, &mut []) => "cuLaunchKernelEx";

@@ -255,6 +255,15 @@ fn kernels_run_alone_with_attributes_and_from_graphs() {
             ErrorKind::Invalid
         );
         d.func_load(function).expect("loaded");
+        d.func_prefer_shared_memory(function, 100)
+            .expect("preferred");
+        let error = d.func_prefer_shared_memory(function, 101);
+        assert_eq!(error.expect_err("too much").kind(), ErrorKind::Invalid);
+        assert_eq!(d.func_shared_memory(function), Ok(0));
+        d.func_allow_shared_memory(function, 50_000)
+            .expect("allowed");
+        let error = d.func_allow_shared_memory(function, 1 << 30);
+        assert_eq!(error.expect_err("too much").kind(), ErrorKind::Invalid);
         assert!(
             d.max_active_blocks_per_multiprocessor(function, 32, 0)
                 .expect("blocks")

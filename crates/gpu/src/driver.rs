@@ -27,7 +27,7 @@ use std::sync::Arc;
 use tidegate_hal::code::Code;
 use tidegate_hal::device::{DeviceError, Priority};
 
-pub use limits::{Limits, Sharing};
+pub use limits::{Limits, SharedMemory, Sharing};
 pub use tidegate_hal::device::{DriverError, ErrorKind};
 pub use values::{
     Dependency, Edge, Event, Function, Graph, GraphExec, GraphNode, KernelNode, Launch, Module,
@@ -550,6 +550,21 @@ pub unsafe trait Driver: Any + Send + Sync {
         threads: usize,
         shared: usize,
     ) -> Result<u32>;
+
+    /// How much shared memory a block of the kernel takes, in bytes, if it is launched without any more.
+    ///
+    /// # Safety
+    ///
+    /// See the [contract](Driver#contract-of-callers).
+    unsafe fn shared_memory(&self, function: Function) -> Result<usize>;
+
+    /// Prepares launches of the kernel with so many more bytes of shared memory. A multiprocessor to which its blocks come
+    /// first has as much [shared memory](SharedMemory) as it can.
+    ///
+    /// # Safety
+    ///
+    /// See the [contract](Driver#contract-of-callers).
+    unsafe fn prepare_shared_memory(&self, function: Function, bytes: usize) -> Result<()>;
 
     /// Enqueues a kernel.
     ///

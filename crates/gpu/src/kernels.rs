@@ -9,16 +9,29 @@ use tidegate_hal::device::DeviceError;
 use crate::clock::Clock;
 use crate::driver::{Doing, Driver, Function, Limits, Module};
 use crate::lower::THREADS;
+use crate::owners::BESIDE;
 
 /// A function of the module, ready, and how many blocks of it a multiprocessor holds.
 pub(crate) fn function(
     driver: &'static dyn Driver,
     module: Module,
     name: &CStr,
+    limits: &Limits,
 ) -> Result<(Function, u32), DeviceError> {
     let what = "loading the batch kernel";
     // SAFETY: modules are never unloaded.
     let (function, _) = unsafe { driver.function(module, name) }.doing(what)?;
+    // Blocks of batches wait, perhaps on all multiprocessors. Beside each of them, a block of a user's kernel may need
+    // all the shared memory of a half.
+    // SAFETY: as above.
+    unsafe { driver.prepare_shared_memory(function, 0) }.doing(what)?;
+    // SAFETY: as above.
+    let shared = unsafe { driver.shared_memory(function) }.doing(what)?;
+    if shared + limits.shared_memory.reserved > BESIDE {
+        return Err(DeviceError::Code(format!(
+            "{name:?}: a block takes {shared} bytes of shared memory, and kernels that wait leave {BESIDE}"
+        )));
+    }
     // SAFETY: as above.
     let resident = unsafe { driver.resident_blocks(function, THREADS, 0) }.doing(what)?;
     Ok((function, resident))
@@ -62,8 +75,8 @@ impl Kernels {
         [batch, reduce]: [&CStr; 2],
         limits: &Limits,
     ) -> Result<Self, DeviceError> {
-        let (batch, resident) = function(driver, module, batch)?;
-        let (reduce, _) = function(driver, module, reduce)?;
+        let (batch, resident) = function(driver, module, batch, limits)?;
+        let (reduce, _) = function(driver, module, reduce, limits)?;
         if resident == 0 {
             return Err(DeviceError::Unsupported {
                 device: limits.vendor,

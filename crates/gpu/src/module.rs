@@ -12,7 +12,7 @@ use crate::gpu::Gpu;
 use crate::last::{Early, Last};
 use crate::line::First;
 use crate::lower::MOST_BLOCKS;
-use crate::owners::Shape;
+use crate::owners::{self, Shape};
 use crate::share::Admitable as _;
 use crate::stream::GpuStream;
 
@@ -86,8 +86,9 @@ impl GpuFunction {
 }
 
 impl GpuFunction {
-    /// Makes sure that all blocks of a kernel that waits can run at the same time.
-    fn admit(&self, stream: &GpuStream, grid: Grid) -> Result<(), DeviceError> {
+    /// Makes sure that all blocks of a kernel that waits can run at the same time. Returns the bytes of shared memory to
+    /// launch it with.
+    fn admit(&self, stream: &GpuStream, grid: Grid) -> Result<u32, DeviceError> {
         let gpu = &stream.shared.gpu;
         let unsupported = |why: &str| DeviceError::Unsupported {
             device: gpu.limits.vendor,
@@ -113,17 +114,19 @@ impl GpuFunction {
                 detail: format!("there are {most}, and the kernel has {blocks} blocks"),
             });
         }
+        let (driver, function) = (gpu.driver, self.function);
         // SAFETY: modules are never unloaded.
-        let each = unsafe {
-            let driver = gpu.driver;
-            driver.resident_blocks(self.function, threads, grid.shared as usize)
-        };
-        match each {
-            Ok(each @ 1..) => stream.shared.own(Shape {
-                blocks,
-                each: each as usize,
-            }),
-            Ok(0) => Err(DeviceError::Code(format!(
+        let prepared = unsafe { driver.shared_memory(function) }.and_then(|own| {
+            let shared = owners::shared(own, grid.shared as usize, &gpu.limits.shared_memory);
+            // SAFETY: as above.
+            unsafe { driver.prepare_shared_memory(function, shared) }?;
+            // SAFETY: as above.
+            let each = unsafe { driver.resident_blocks(function, threads, shared) }?;
+            Ok((each as usize, shared as u32))
+        });
+        match prepared {
+            Ok((each @ 1.., bytes)) => (stream.shared.own(Shape { blocks, each })).map(|()| bytes),
+            Ok((0, _)) => Err(DeviceError::Code(format!(
                 "{grid:?}: no multiprocessor has room for a block"
             ))),
             Err(error) if error.kind == ErrorKind::Invalid => {
@@ -169,9 +172,10 @@ impl GpuFunction {
         }
         let shared = &stream.shared;
         shared.gpu.enter()?;
-        if waits {
-            self.admit(stream, grid)?;
-        }
+        let bytes = match waits {
+            true => self.admit(stream, grid)?,
+            false => grid.shared,
+        };
         let can = self.early && shared.gpu.early != Early::No;
         let let_nobody_come = || stream.let_nobody_come();
         let early =
@@ -179,7 +183,7 @@ impl GpuFunction {
         let launch = Launch {
             blocks: grid.blocks,
             threads: grid.threads,
-            shared: grid.shared,
+            shared: bytes,
             early,
             together: waits,
         };

@@ -22,7 +22,46 @@
 //! for their kernel, there is one. A block that needs more than a half is not safe. The halves that are left may be of
 //! different multiprocessors, and other processes do not count that. So [`share`](crate::share) refuses such kernels.
 
+//! # Shared memory
+//!
+//! Some devices divide a memory into a cache and [shared memory](SharedMemory), and keep the division as long as a block
+//! stands on the multiprocessor. So a block of such a kernel may come to a multiprocessor with little shared memory, and
+//! keep blocks of batches out of it for ever: on an H200, a kernel of 132 blocks that need none kept out all of another
+//! stream's. Two things are done. A multiprocessor to which a waiting block comes first has as much of it as there can
+//! be. And blocks of these kernels ask for so much themselves that whatever size they come to, a block of a batch fits
+//! beside them ([`shared`]).
+
+use crate::driver::SharedMemory;
 use crate::last::Early;
+
+/// The shared memory that blocks of kernels that own halves leave, in bytes. No block of a batch takes more.
+pub(crate) const BESIDE: usize = 14 << 10;
+
+/// The unit in which shared memory is given to blocks, in bytes.
+const UNIT: usize = 128;
+
+/// The shared memory to launch a kernel with that owns halves, so that its blocks leave [`BESIDE`] bytes of whatever size
+/// they come to. A block of the kernel takes `own` bytes, and the user asks for some more.
+pub(crate) fn shared(own: usize, asked: usize, memory: &SharedMemory) -> usize {
+    let Some(most) = memory.sizes.last() else {
+        return asked;
+    };
+    let taken = own + memory.reserved;
+    // With the first number of blocks that is more than this, nothing is promised any more (`Shape::half`).
+    let few = |block: usize| most / block / 2;
+    let leaves = |block: &usize| {
+        memory.sizes.iter().all(|size| {
+            let here = few(*block).min(size / block);
+            here == 0 || size - here * block >= BESIDE
+        })
+    };
+    // A block of more than half of the most leaves nothing, so there is an end.
+    let blocks = ((taken + asked).next_multiple_of(UNIT)..).step_by(UNIT);
+    blocks
+        .into_iter()
+        .find(leaves)
+        .map_or(asked, |block| block - taken)
+}
 
 /// The blocks of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +199,36 @@ impl Owners {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_fits_beside_a_kernel_on_whatever_size_of_shared_memory() {
+        let all = [8, 16, 32, 64, 100, 132, 164, 196, 228].map(|size| size << 10);
+        for sizes in [&all[..], &all[..7], &all[..5], &[32 << 10, 64 << 10]] {
+            let memory = SharedMemory {
+                sizes: sizes.to_vec(),
+                reserved: 1024,
+            };
+            let most = sizes[sizes.len() - 1];
+            for asked in (0..most - 2048).step_by(300) {
+                let got = shared(8, asked, &memory);
+                assert!(got >= asked);
+                let block = (got + 8 + 1024).next_multiple_of(128);
+                let each = most / block;
+                assert!(each > 0, "{asked}");
+                let half = Shape { blocks: 1, each }.half();
+                for size in sizes {
+                    for here in (1..=half).take_while(|here| here * block <= *size) {
+                        assert!(
+                            size - here * block >= BESIDE,
+                            "{asked} {got} {here} on {size}"
+                        );
+                    }
+                }
+            }
+        }
+        // Where the shared memory has one size, nothing is added.
+        assert_eq!(shared(8, 300, &SharedMemory::default()), 300);
+    }
 
     /// Whether a block of half a multiprocessor finds a place, wherever the blocks of one kernel stand: those that go on
     /// with the fewest halves, found by trying each number of blocks on each multiprocessor.

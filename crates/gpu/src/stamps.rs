@@ -71,7 +71,7 @@ impl Gpu {
         let made = Arc::new(Loaded {
             kernels: Kernels::of(self.driver, module, names, &self.limits)?,
             clock: Clock::new(
-                function(self.driver, module, clock)?.0,
+                function(self.driver, module, clock, &self.limits)?.0,
                 self.pin(PAGE)?.cast(),
             ),
         });

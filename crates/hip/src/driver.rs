@@ -320,6 +320,15 @@ unsafe impl Driver for HipDriver {
         Ok(u32::try_from(blocks).unwrap_or(0))
     }
 
+    unsafe fn shared_memory(&self, _: Function) -> Result<usize> {
+        // Nobody has to count: a compute unit has a memory of its own for it, of one size.
+        Ok(0)
+    }
+
+    unsafe fn prepare_shared_memory(&self, _: Function, _: usize) -> Result<()> {
+        Ok(())
+    }
+
     unsafe fn launch(
         &self,
         of: Function,

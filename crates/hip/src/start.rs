@@ -19,7 +19,9 @@ use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
 use tidegate_ffi::hip::{self, sys};
-use tidegate_gpu::driver::{Doing as _, Driver as _, Limits, Result, Sharing, Start, Vendor, told};
+use tidegate_gpu::driver::{
+    Doing as _, Driver as _, Limits, Result, SharedMemory, Sharing, Start, Vendor, told,
+};
 use tidegate_hal::device::DeviceError;
 
 use crate::driver::{HipDriver, made};
@@ -152,6 +154,8 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
         ordinal,
         uuid: identity(own),
         multiprocessors,
+        // A compute unit has a memory of its own for it.
+        shared_memory: SharedMemory::default(),
         wave: own.warpSize as usize,
         dependent_launch: false,
         word_operations: false,

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use super::error::Result;
 use super::handle::{Function, Module};
 use super::load::Driver;
-use super::sys::CUjit_option as JitOption;
+use super::sys::{CUfunction_attribute as FunctionAttribute, CUjit_option as JitOption};
 use super::table::{call, call_optional};
 
 /// How many bytes of the compiler's log an error keeps.
@@ -141,6 +141,54 @@ impl Driver {
             call_optional!(self.func_get_param_info(function.0, index, &mut offset, &mut size))
         }?;
         Ok((offset, size))
+    }
+
+    /// How many bytes of shared memory a block of the function takes, without those that its launch asks for
+    /// (`cuFuncGetAttribute`, `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`).
+    ///
+    /// # Safety
+    ///
+    /// `function` is alive.
+    pub unsafe fn func_shared_memory(&self, function: Function) -> Result<usize> {
+        let mut bytes: c_int = 0;
+        let size = FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+        // SAFETY: the caller vouches for the handle; one int is written into a live variable.
+        unsafe { call!(self.func_get_attribute(&mut bytes, size, function.0)) }?;
+        Ok(usize::try_from(bytes).unwrap_or(0))
+    }
+
+    /// Lets launches of the function ask for so many bytes of shared memory (`cuFuncSetAttribute`,
+    /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`). Without it they may ask for 48 KiB, less what each block takes.
+    ///
+    /// # Errors
+    ///
+    /// `CUDA_ERROR_INVALID_VALUE`, if it is more than a block can have.
+    ///
+    /// # Safety
+    ///
+    /// `function` is alive.
+    pub unsafe fn func_allow_shared_memory(&self, function: Function, bytes: usize) -> Result<()> {
+        let most = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // A number that no int holds becomes the largest int, which is too many for the driver, too.
+        let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        // SAFETY: the caller vouches for the handle; the attribute is a number.
+        unsafe { call!(self.func_set_attribute(function.0, most, bytes)) }
+    }
+
+    /// Asks that a multiprocessor where the function runs has at least so much of the shared memory that it can have, in
+    /// percent. The rest stays a cache (`cuFuncSetAttribute`, `CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`).
+    ///
+    /// # Errors
+    ///
+    /// `CUDA_ERROR_INVALID_VALUE`, if it is more than 100.
+    ///
+    /// # Safety
+    ///
+    /// `function` is alive.
+    pub unsafe fn func_prefer_shared_memory(&self, function: Function, percent: u8) -> Result<()> {
+        let carveout = FunctionAttribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        // SAFETY: the caller vouches for the handle; the attribute is a number.
+        unsafe { call!(self.func_set_attribute(function.0, carveout, c_int::from(percent))) }
     }
 
     /// How many blocks one multiprocessor can have at a time, if each has so many threads and so many bytes of dynamic

@@ -167,6 +167,8 @@ table! {
             *mut CUmodule, *const c_void, c_uint, *mut CUjit_option, *mut *mut c_void,
         );
         module_get_function = "cuModuleGetFunction"(*mut CUfunction, CUmodule, *const c_char);
+        func_get_attribute = "cuFuncGetAttribute"(*mut c_int, CUfunction_attribute, CUfunction);
+        func_set_attribute = "cuFuncSetAttribute"(CUfunction, CUfunction_attribute, c_int);
         occupancy_max_active_blocks_per_multiprocessor = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(
             *mut c_int, CUfunction, c_int, usize,
         );

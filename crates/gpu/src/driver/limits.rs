@@ -11,6 +11,18 @@ pub enum Sharing {
     Unknown,
 }
 
+/// How much shared memory a multiprocessor has, in bytes.
+///
+/// Some devices divide one memory into a cache and shared memory, for the kernel that comes to an empty multiprocessor. As
+/// long as a block stands there, the parts keep their sizes.
+#[derive(Clone, Debug, Default)]
+pub struct SharedMemory {
+    /// The sizes that the shared memory can have, ascending. There are none if it has one size only.
+    pub sizes: Vec<usize>,
+    /// What each block takes in addition to what its kernel asks for.
+    pub reserved: usize,
+}
+
 /// The limits of a device, as this process may use it.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -24,6 +36,8 @@ pub struct Limits {
     pub uuid: [u8; 16],
     /// How many multiprocessors the process may use.
     pub multiprocessors: usize,
+    /// The shared memory of a multiprocessor.
+    pub shared_memory: SharedMemory,
     /// The threads that execute one instruction together: 32 or 64.
     pub wave: usize,
     /// Whether a kernel may begin before the kernel in front of it is over ([`Launch::early`](crate::driver::Launch::early)).

@@ -1,4 +1,5 @@
 use super::*;
+use crate::driver::SharedMemory;
 
 /// How many launches an H200 can have resident at a time.
 const LAUNCHES: usize = 128;
@@ -21,6 +22,7 @@ fn limits(multiprocessors: usize) -> Limits {
         ordinal: 0,
         uuid: [0; 16],
         multiprocessors,
+        shared_memory: SharedMemory::default(),
         wave: 32,
         dependent_launch: true,
         word_operations: true,

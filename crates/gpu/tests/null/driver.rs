@@ -601,6 +601,14 @@ unsafe impl Driver for Null {
         Ok(2)
     }
 
+    unsafe fn shared_memory(&self, _: Function) -> Result<usize> {
+        Ok(0)
+    }
+
+    unsafe fn prepare_shared_memory(&self, _: Function, _: usize) -> Result<()> {
+        self.made("prepare_shared_memory")
+    }
+
     unsafe fn launch(
         &self,
         _: Function,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use tidegate_gpu::GpuDevice;
-use tidegate_gpu::driver::{Limits, Sharing, Start, Vendor};
+use tidegate_gpu::driver::{Limits, SharedMemory, Sharing, Start, Vendor};
 use tidegate_hal::code::Code;
 use tidegate_hal::device::DeviceError;
 
@@ -30,6 +30,7 @@ static VENDOR: Vendor = Vendor {
                 ordinal,
                 uuid: [ordinal as u8; 16],
                 multiprocessors: 32,
+                shared_memory: SharedMemory::default(),
                 wave,
                 dependent_launch: true,
                 word_operations: true,
