@@ -15,9 +15,11 @@
 //!   of a multiprocessor. A larger block may have to wait until a batch is over, so no peer may wait for it. And no
 //!   kernel takes room before its turn while the batch in front of it waits for something that has no room yet
 //!   (`last.rs`). A kernel that owns halves of windows waits with all of its blocks. It is launched only if they fit,
-//!   and leave half of a multiprocessor, wherever they stand (`owners.rs`). A stream gets its quota of blocks with its first batch, and gives it back when the stream is dropped.
-//!   If kernels of all processes on the GPU run at the same time, they must find room together, so each process gets
-//!   a part of this share (`share.rs`).
+//!   and leave half of a multiprocessor, wherever they stand (`owners.rs`). On a multiprocessor to which a block that
+//!   waits comes first, the shared memory is as large as it can be, so that half of it is left, too. A stream gets its
+//!   quota of blocks with its first batch, and gives it back when the stream is dropped. If kernels of all processes on
+//!   the GPU run at the same time, they must find room together, so each process gets a part of this share
+//!   (`share.rs`).
 //! - *Hardware queues.* Streams share them, and work behind a wait in a queue waits too, even if it is of another
 //!   stream. So no more streams are made than there are queues ([`Limits::queues`]). A courier takes a queue, too
 //!   (`courier.rs`).
