@@ -281,9 +281,9 @@ fn grids_of_many_blocks() {
     }
 }
 
-/// A block for each multiprocessor, which needs no shared memory, waits for a kernel that its peer launches only after an
-/// epoch of another stream. So the batches of that epoch must find room beside the blocks: if the blocks came to empty
-/// multiprocessors, and if they came to those where a kernel without shared memory had its blocks.
+/// A block for each multiprocessor, which needs no shared memory, waits for a kernel that its peer launches only after
+/// an epoch of another stream. So the batches of that epoch must find room beside the blocks: if the blocks came to
+/// empty multiprocessors, and if they came to those where a kernel without shared memory had its blocks.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn batches_run_beside_a_grid_on_all_multiprocessors() {

@@ -142,8 +142,8 @@ pub(crate) struct Said {
 pub(crate) struct Malformed(pub(crate) &'static str);
 
 impl Message {
-    /// About how many bytes the encoded message takes. All that has no fixed length counts, since otherwise a hop of many
-    /// messages could become too long. A reason counts whole, though it is cut.
+    /// About how many bytes the encoded message takes. All that has no fixed length counts, since otherwise a hop of
+    /// many messages could become too long. A reason counts whole, though it is cut.
     pub(crate) fn weight(&self) -> usize {
         const REST: usize = 32;
         REST + match self {

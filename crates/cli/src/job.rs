@@ -368,8 +368,12 @@ impl Job {
     }
 
     /// Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 of this process on to the ranks, instead of their actions
-    /// here. If one of the first three comes again, a second or more after the first, the ranks are killed. Signals that
-    /// this process ignores stay ignored, here and in the ranks. After the job the actions are those from before.
+    /// here. If one of the first three comes again, a second or more after the first, the ranks are killed. Signals
+    /// that this process ignores stay ignored, here and in the ranks. After the job the actions are those from before.
+    ///
+    /// A program that listens to these signals by signal-hook or by an executor that uses it, such as tokio's, begins
+    /// to listen before its first such job. Otherwise such a signal ends the program after the job, before its listener
+    /// runs.
     ///
     /// The default is off, since a library should not take a program's signals.
     ///

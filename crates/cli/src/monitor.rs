@@ -40,8 +40,8 @@ use tidegate_hal::lock;
 
 /// How long ranks may take after `SIGTERM`.
 const AFTER_TERM: Duration = Duration::from_secs(2);
-/// Requests to end that follow the first within this time are a part of it: systemd sends SIGTERM and SIGHUP at once, and
-/// a terminal that closes may send SIGHUP twice.
+/// Requests to end that follow the first within this time are a part of it: systemd sends SIGTERM and SIGHUP at once,
+/// and a terminal that closes may send SIGHUP twice.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 /// How long hosts may take to say that ranks have ended by `SIGKILL`.
 const AFTER_KILL: Duration = Duration::from_secs(5);

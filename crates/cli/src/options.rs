@@ -60,8 +60,8 @@ pub struct JobArgs {
     #[arg(long)]
     pub no_label: bool,
 
-    /// Seconds for the other ranks to end by themselves after one has failed, and for all ranks after a signal that asks
-    /// the launcher to end. After such a signal, output that nobody reads is kept for as long
+    /// Seconds for the other ranks to end by themselves after one has failed, and for all ranks after a signal that
+    /// asks the launcher to end. After such a signal, output that nobody reads is kept for as long
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub grace: Duration,
 

@@ -17,10 +17,6 @@ use tidegate_hal::device::{DeviceError, Priority};
 
 use crate::code::{Loadable, choose};
 
-/// The shared memory that each launch may ask for, in bytes: 48 KiB, less what a block takes by itself. (Nobody knows
-/// that here, so less is asked for as much.)
-const SHARED_FOR_ALL: usize = 32 << 10;
-
 /// The driver, as one GPU uses it.
 pub(crate) struct CudaDriver {
     pub(crate) driver: &'static cuda::Driver,
@@ -31,6 +27,8 @@ pub(crate) struct CudaDriver {
     pub(crate) priority: i32,
     /// The compute capability.
     pub(crate) capability: (u32, u32),
+    /// The shared memory that a block can have, in bytes.
+    pub(crate) block_shared: usize,
 }
 
 // The handles of both crates are the driver's own values.
@@ -406,6 +404,14 @@ unsafe impl Driver for CudaDriver {
         // The function is loaded now, and not behind a wait. If the driver cannot do that, the first launch does.
         // SAFETY: as above.
         let _ = unsafe { self.driver.func_load(made) };
+        // Launches may ask for all that a block can have. (The driver's own limit is 48 KiB. If it cannot be lifted, a
+        // launch that asks for more fails.)
+        // SAFETY: as above.
+        let own = told(unsafe { self.driver.func_shared_memory(made) })?;
+        // SAFETY: as above.
+        let _ = unsafe {
+            (self.driver).func_allow_shared_memory(made, self.block_shared.saturating_sub(own))
+        };
         let mut sizes = Vec::new();
         let sizes = loop {
             // SAFETY: as above.
@@ -432,15 +438,9 @@ unsafe impl Driver for CudaDriver {
         told(unsafe { self.driver.func_shared_memory(function(of)) })
     }
 
-    unsafe fn prepare_shared_memory(&self, of: Function, bytes: usize) -> Result<()> {
-        let of = function(of);
+    unsafe fn prefer_shared_memory(&self, of: Function) -> Result<()> {
         // SAFETY: the caller's promise.
-        told(unsafe { self.driver.func_prefer_shared_memory(of, 100) })?;
-        if bytes <= SHARED_FOR_ALL {
-            return Ok(());
-        }
-        // SAFETY: as above.
-        told(unsafe { self.driver.func_allow_shared_memory(of, bytes) })
+        told(unsafe { self.driver.func_prefer_shared_memory(function(of), 100) })
     }
 
     unsafe fn launch(

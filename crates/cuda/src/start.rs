@@ -99,8 +99,9 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
             .is_ok_and(|can| can != 0);
     let multiprocessors = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
     let wave = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE)?;
-    let [most_shared, reserved] = [
+    let [most_shared, block_shared, reserved] = [
         attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+        attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK)?,
     ];
     // The driver spins or yields, depending on the number of processors. An error is ignored, because the context may
@@ -143,6 +144,7 @@ fn start(ordinal: usize) -> Result<Start, DeviceError> {
         pool: own,
         priority,
         capability: (major as u32, minor.max(0) as u32),
+        block_shared: block_shared as usize,
     };
     Ok(Start {
         // It lives as long as the process, as the context does.

@@ -18,7 +18,7 @@ impl Strays {
     #[cold]
     pub(crate) fn drops(&self, what: impl Display) {
         if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
-            tell(|| tracing::warn!("{what}: it is dropped; further ones are only counted"));
+            tell(|| tracing::warn!("{what} (further ones are only counted)"));
         }
     }
 
@@ -32,7 +32,9 @@ impl Drop for Strays {
     fn drop(&mut self) {
         let count = *self.0.get_mut();
         if count > 1 {
-            tell(|| tracing::warn!("{count} notices and events came that nobody waited for"));
+            tell(|| {
+                tracing::warn!("{count} notices, events and failures belonged to no operation")
+            });
         }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct Function {
     pub(crate) entry: Entry,
     /// The share of a multiprocessor's memory that is shared memory, of a hundred; -1 if nobody has said it.
     pub(crate) carveout: AtomicI32,
+    /// How much shared memory a launch may ask for, in bytes.
+    pub(crate) most_shared: AtomicI32,
 }
 
 /// A launch, with a copy of its arguments.

@@ -558,13 +558,13 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// See the [contract](Driver#contract-of-callers).
     unsafe fn shared_memory(&self, function: Function) -> Result<usize>;
 
-    /// Prepares launches of the kernel with so many more bytes of shared memory. A multiprocessor to which its blocks come
-    /// first has as much [shared memory](SharedMemory) as it can.
+    /// Asks for as much [shared memory](SharedMemory) as there can be on each multiprocessor to which blocks of the
+    /// kernel come first.
     ///
     /// # Safety
     ///
     /// See the [contract](Driver#contract-of-callers).
-    unsafe fn prepare_shared_memory(&self, function: Function, bytes: usize) -> Result<()>;
+    unsafe fn prefer_shared_memory(&self, function: Function) -> Result<()>;
 
     /// Enqueues a kernel.
     ///

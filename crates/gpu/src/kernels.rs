@@ -24,7 +24,7 @@ pub(crate) fn function(
     // Blocks of batches wait, perhaps on all multiprocessors. Beside each of them, a block of a user's kernel may need
     // all the shared memory of a half.
     // SAFETY: as above.
-    unsafe { driver.prepare_shared_memory(function, 0) }.doing(what)?;
+    unsafe { driver.prefer_shared_memory(function) }.doing(what)?;
     // SAFETY: as above.
     let shared = unsafe { driver.shared_memory(function) }.doing(what)?;
     if shared + limits.shared_memory.reserved > BESIDE {

@@ -86,8 +86,8 @@ impl GpuFunction {
 }
 
 impl GpuFunction {
-    /// Makes sure that all blocks of a kernel that waits can run at the same time. Returns the bytes of shared memory to
-    /// launch it with.
+    /// Makes sure that all blocks of a kernel that waits can run at the same time. Returns the bytes of shared memory
+    /// to launch it with.
     fn admit(&self, stream: &GpuStream, grid: Grid) -> Result<u32, DeviceError> {
         let gpu = &stream.shared.gpu;
         let unsupported = |why: &str| DeviceError::Unsupported {
@@ -119,7 +119,7 @@ impl GpuFunction {
         let prepared = unsafe { driver.shared_memory(function) }.and_then(|own| {
             let shared = owners::shared(own, grid.shared as usize, &gpu.limits.shared_memory);
             // SAFETY: as above.
-            unsafe { driver.prepare_shared_memory(function, shared) }?;
+            unsafe { driver.prefer_shared_memory(function) }?;
             // SAFETY: as above.
             let each = unsafe { driver.resident_blocks(function, threads, shared) }?;
             Ok((each as usize, shared as u32))

@@ -21,15 +21,15 @@
 //! halves as each of them was promised, and blocks that need at most a half find room: for each half that is counted
 //! for their kernel, there is one. A block that needs more than a half is not safe. The halves that are left may be of
 //! different multiprocessors, and other processes do not count that. So [`share`](crate::share) refuses such kernels.
-
+//!
 //! # Shared memory
 //!
-//! Some devices divide a memory into a cache and [shared memory](SharedMemory), and keep the division as long as a block
-//! stands on the multiprocessor. So a block of such a kernel may come to a multiprocessor with little shared memory, and
-//! keep blocks of batches out of it for ever: on an H200, a kernel of 132 blocks that need none kept out all of another
-//! stream's. Two things are done. A multiprocessor to which a waiting block comes first has as much of it as there can
-//! be. And blocks of these kernels ask for so much themselves that whatever size they come to, a block of a batch fits
-//! beside them ([`shared`]).
+//! Some devices divide a memory into a cache and [shared memory](SharedMemory), and keep the division as long as a
+//! block stands on the multiprocessor. So a block of such a kernel may come to a multiprocessor with little shared
+//! memory, and keep blocks of batches out of it for ever: on an H200, a kernel of 132 blocks that need none kept out
+//! all of another stream's. Two things are done. A multiprocessor to which a waiting block comes first has as much of
+//! it as there can be. And blocks of these kernels ask for so much themselves that whatever size they come to, a block
+//! of a batch fits beside them ([`shared`]).
 
 use crate::driver::SharedMemory;
 use crate::last::Early;
@@ -40,8 +40,8 @@ pub(crate) const BESIDE: usize = 14 << 10;
 /// The unit in which shared memory is given to blocks, in bytes.
 const UNIT: usize = 128;
 
-/// The shared memory to launch a kernel with that owns halves, so that its blocks leave [`BESIDE`] bytes of whatever size
-/// they come to. A block of the kernel takes `own` bytes, and the user asks for some more.
+/// The shared memory to launch a kernel with that owns halves, so that its blocks leave [`BESIDE`] bytes of whatever
+/// size they come to. A block of the kernel takes `own` bytes, and the user asks for some more.
 pub(crate) fn shared(own: usize, asked: usize, memory: &SharedMemory) -> usize {
     let Some(most) = memory.sizes.last() else {
         return asked;

@@ -321,11 +321,11 @@ unsafe impl Driver for HipDriver {
     }
 
     unsafe fn shared_memory(&self, _: Function) -> Result<usize> {
-        // Nobody has to count: a compute unit has a memory of its own for it, of one size.
+        // The caller need not count it: a compute unit has a memory of its own for it, of one size.
         Ok(0)
     }
 
-    unsafe fn prepare_shared_memory(&self, _: Function, _: usize) -> Result<()> {
+    unsafe fn prefer_shared_memory(&self, _: Function) -> Result<()> {
         Ok(())
     }
 

@@ -157,8 +157,8 @@ impl StreamState {
         let before = blocked.on.len();
         blocked.on.extend(on);
         let (old, new) = blocked.on.split_at(before);
-        // A lane goes on from one of its waits to the next. So the stream has been blocked for as long as before only if
-        // one of the waits is still the same.
+        // A lane goes on from one of its waits to the next. The time begins anew when no wait of before is left: there
+        // is one time for all of them, so a chain of waits that overlap counts as one.
         if !old.iter().any(|wait| new.contains(wait)) {
             blocked.since = Instant::now();
         }

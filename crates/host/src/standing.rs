@@ -37,7 +37,7 @@ fn wait() -> (Tag, u64) {
     (tag, 3)
 }
 
-/// A limit is one for each wait: it does not begin with the first wait of a lane.
+/// The time begins anew when no wait of before is left. (A chain of waits that overlap counts as one.)
 #[test]
 fn a_stream_is_blocked_since_its_waits_began() {
     let shared = stream();

@@ -9,8 +9,9 @@
 //! NCCL has no call for rows whose numbers only the stream knows. Whole blocks can go, with the numbers beside them. Or
 //! the numbers go first, and the host waits for them and sends as many rows. A recording can only do the former.
 //!
-//! This library puts up to 64 replays of a recording into one graph of the driver (`tidegate_gpu`'s `graph.rs`). A graph
-//! of NCCL's calls has as many replays as that or more ([`launches`]), so NCCL's recorded calls need as few launches.
+//! This library puts up to 64 replays of a recording into one graph of the driver (`tidegate_gpu`'s `graph.rs`). A
+//! graph of NCCL's calls has as many replays as that or more ([`launches`]), so NCCL's recorded calls need as few
+//! launches.
 //!
 //! # Failure
 //!

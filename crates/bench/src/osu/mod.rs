@@ -22,8 +22,8 @@
 //! # Failures
 //!
 //! Arguments that do not go together ([`Misfit`], [`Unfit`](crate::transport::Unfit)), and a missing MPI, are refused
-//! before there is a rank. After every measurement the received data is compared with the data that was sent: a difference ends the
-//! program with code 1.
+//! before there is a rank. After every measurement the received data is compared with the data that was sent: a
+//! difference ends the program with code 1.
 
 mod args;
 mod case;

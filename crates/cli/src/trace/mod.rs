@@ -8,9 +8,9 @@
 //!
 //! # Failure
 //!
-//! A rank that dies leaves a file that ends early. What it wrote is shown, and the summary names the rank. The same holds
-//! for files that are missing, and for stamps that were dropped. Only a file that cannot be
-//! read, or that no rank can have written, is an error.
+//! A rank that dies leaves a file that ends early. What it wrote is shown, and the summary names the rank. The same
+//! holds for files that are missing, and for stamps that were dropped, or whose times say nothing because nobody could
+//! compare the clocks. Only a file that cannot be read, or that no rank can have written, is an error.
 
 mod args;
 mod check;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use tidegate_core::observe::{Awaits, Declared, Event, Leg, Part, RecordedStep};
 
+use super::check;
 use super::rank::{Call, Done, Item, Rank, Stream, Time, Window, Work, short};
 
 /// A piece of work that the program has asked for.
@@ -189,7 +190,12 @@ impl Reader {
             }
             Event::Leg { stream, leg } => {
                 let stream = self.stream(*stream);
-                self.leg(stream, leg);
+                if check::is_timeless(leg) {
+                    let dropped = &mut self.rank.streams[stream].dropped;
+                    *dropped = dropped.saturating_add(1);
+                } else {
+                    self.leg(stream, leg);
+                }
             }
             Event::Ran {
                 stream,
@@ -205,10 +211,12 @@ impl Reader {
             }
             Event::Dropped { stream, stamps } => {
                 let stream = self.stream(*stream);
-                self.rank.streams[stream].dropped = *stamps;
+                // It says how many there are in all, without those that have come and said nothing.
+                let dropped = &mut self.rank.streams[stream].dropped;
+                *dropped = (*dropped).max(*stamps);
             }
             Event::Clock { error, .. } => {
-                self.rank.clock_error = self.rank.clock_error.max(*error);
+                self.rank.clock_error = self.rank.clock_error.max((*error).min(check::LATEST));
             }
             Event::Failed { stream, why, at } => {
                 self.failed(*at, format!("stream {stream}: {why}"));

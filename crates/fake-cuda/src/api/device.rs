@@ -115,8 +115,9 @@ api! {
             // Threads of a block, of a multiprocessor, and of a warp.
             1 => 1024,
             39 => 2048,
-            // Shared memory of a multiprocessor, and what each block takes in addition.
+            // Shared memory of a multiprocessor and of a block, and what each block takes in addition.
             81 => 228 << 10,
+            97 => 227 << 10,
             111 => 1024,
             10 => settings.wave,
             133 => settings.mps,

@@ -18,6 +18,7 @@ use crate::work::What;
 
 const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;
 const COOPERATIVE: u32 = 2;
+const MAX_DYNAMIC_SHARED_SIZE: c_int = 8;
 const PREFERRED_SHARED_MEMORY_CARVEOUT: c_int = 9;
 
 /// How many blocks of so many threads a multiprocessor has at a time.
@@ -25,8 +26,9 @@ fn resident(threads: c_int) -> c_int {
     (2048 / threads.max(1)).min(2)
 }
 
-/// Whether blocks that stay, and ask for so much, leave 14 KiB of the shared memory that they come to, whatever its size. A
-/// real multiprocessor keeps that size while a block stands there, so a library that does not look at this hangs at times.
+/// Whether blocks that stay, and ask for so much, leave 14 KiB of the shared memory that they come to, whatever its
+/// size. A real multiprocessor keeps that size while a block stands there, so a library that does not look at this
+/// hangs at times.
 fn leaves(asked: usize) -> bool {
     let block = (asked + 1024).next_multiple_of(128);
     let fits = |size: usize| (size / block).min((228 << 10) / block / 2);
@@ -70,6 +72,9 @@ unsafe fn launch(
 ) -> Result<(), i32> {
     current()?;
     let function = function(handle)?;
+    if i64::from(how.2) > i64::from(function.most_shared.load(Relaxed)) {
+        return Err(codes::INVALID_VALUE);
+    }
     // SAFETY: the caller's promise.
     let launch = unsafe { Launch::new((handle, function), how, arguments) }?;
     state()
@@ -109,8 +114,8 @@ api! {
             return Err(codes::NOT_FOUND);
         }
         let handle = state.fresh();
-        let carveout = AtomicI32::new(-1);
-        state.functions.insert(handle, Arc::new(Function { kernel, entry, carveout }));
+        let (carveout, most_shared) = (AtomicI32::new(-1), AtomicI32::new(48 << 10));
+        state.functions.insert(handle, Arc::new(Function { kernel, entry, carveout, most_shared }));
         // SAFETY: `api`.
         unsafe { give(function, handle) }
     }
@@ -152,8 +157,11 @@ api! {
 
     fn cuFuncSetAttribute(handle: Handle, attribute: c_int, value: c_int) {
         let function = function(handle)?;
-        if attribute == PREFERRED_SHARED_MEMORY_CARVEOUT {
-            function.carveout.store(value, Relaxed);
+        match attribute {
+            PREFERRED_SHARED_MEMORY_CARVEOUT => function.carveout.store(value, Relaxed),
+            MAX_DYNAMIC_SHARED_SIZE if value > 227 << 10 => return Err(codes::INVALID_VALUE),
+            MAX_DYNAMIC_SHARED_SIZE => function.most_shared.store(value, Relaxed),
+            _ => {}
         }
         Ok(())
     }

@@ -158,7 +158,8 @@ impl Driver {
     }
 
     /// Lets launches of the function ask for so many bytes of shared memory (`cuFuncSetAttribute`,
-    /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`). Without it they may ask for 48 KiB, less what each block takes.
+    /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`). Without it they may ask for 48 KiB, less what each block
+    /// takes.
     ///
     /// # Errors
     ///
@@ -175,8 +176,8 @@ impl Driver {
         unsafe { call!(self.func_set_attribute(function.0, most, bytes)) }
     }
 
-    /// Asks that a multiprocessor where the function runs has at least so much of the shared memory that it can have, in
-    /// percent. The rest stays a cache (`cuFuncSetAttribute`, `CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`).
+    /// Asks that a multiprocessor where the function runs has at least so much of the shared memory that it can have,
+    /// in percent. The rest stays a cache (`cuFuncSetAttribute`, `CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT`).
     ///
     /// # Errors
     ///

@@ -13,8 +13,8 @@ pub enum Sharing {
 
 /// How much shared memory a multiprocessor has, in bytes.
 ///
-/// Some devices divide one memory into a cache and shared memory, for the kernel that comes to an empty multiprocessor. As
-/// long as a block stands there, the parts keep their sizes.
+/// Some devices divide one memory into a cache and shared memory, for the kernel that comes to an empty multiprocessor.
+/// As long as a block stands there, the parts keep their sizes.
 #[derive(Clone, Debug, Default)]
 pub struct SharedMemory {
     /// The sizes that the shared memory can have, ascending. There are none if it has one size only.

@@ -605,8 +605,8 @@ unsafe impl Driver for Null {
         Ok(0)
     }
 
-    unsafe fn prepare_shared_memory(&self, _: Function, _: usize) -> Result<()> {
-        self.made("prepare_shared_memory")
+    unsafe fn prefer_shared_memory(&self, _: Function) -> Result<()> {
+        self.made("prefer_shared_memory")
     }
 
     unsafe fn launch(

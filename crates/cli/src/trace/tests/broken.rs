@@ -184,6 +184,7 @@ fn numbers_that_no_rank_has_are_refused() {
         joined(3, 3, 0),
         joined(0, 3, 1 << 60),
         json!({"Dropped": {"stream": u32::MAX, "stamps": 0}}),
+        json!({"Dropped": {"stream": 65_536, "stamps": 0}}),
         json!({"Declared": {"batch": 0, "call": "Post", "site": "s", "parts": [part]}}),
     ];
     for flaw in flaws {
@@ -194,6 +195,26 @@ fn numbers_that_no_rank_has_are_refused() {
             "{events:?}"
         );
     }
+}
+
+/// A GPU's stamps count from any time if its clock was never compared with the host's. A program may make many streams.
+#[test]
+fn files_of_odd_ranks_are_shown() {
+    let leg = json!({"Leg": {"stream": 0, "leg": {
+        "batch": 0, "lane": 0, "leg": 0, "epoch": 0,
+        "begun": 1_764_000_000_000_000_000u64, "satisfied": u64::MAX, "moved": 0, "ended": 0,
+    }}});
+    let clock = json!({"Clock": {"stream": 0, "error": u64::MAX}});
+    let mut events = vec![event(clock), event(leg)];
+    assert_eq!(check::flaw(&events), None);
+    let rank = Rank::new(&events);
+    assert_eq!(rank.streams[0].dropped, 1);
+    shown(vec![events.clone()]);
+    events.resize_with(65_537, || {
+        event(json!({"Dropped": {"stream": 0, "stamps": 0}}))
+    });
+    events.push(event(json!({"Dropped": {"stream": 65_536, "stamps": 0}})));
+    assert_eq!(check::flaw(&events), None);
 }
 
 /// As many stamps as a number can say may be dropped, and a recording be replayed as often.

@@ -330,8 +330,11 @@ pub(super) fn open_first<T>(
     }
     let opened = by_threads(library, choice).and_then(open);
     match failed {
-        // It says more about this machine.
-        Some(failed) => opened.map_err(|_| failed),
+        // What is wrong with the hardware says more about this machine.
+        Some(failed) => opened.map_err(|error| {
+            tell(|| tracing::warn!("nor can threads start transfers: {error}"));
+            failed
+        }),
         None => opened,
     }
 }

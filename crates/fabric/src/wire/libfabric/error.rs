@@ -51,7 +51,7 @@ pub enum OpenError {
         /// All providers that are there.
         there: Vec<String>,
     },
-    /// The triggered engine was requested, or the software engine finds no provider, and no hardware can fire.
+    /// No hardware can fire, and the triggered engine was requested, or the software engine cannot be opened either.
     #[error("no triggered engine: {tried}")]
     NotTriggered {
         /// The providers that were tried, and the error of each.
