@@ -18,9 +18,9 @@
 //!
 //! *Threads.* Domains are opened as `FI_THREAD_SAFE`, and everything can be shared: see [`Domain`].
 //!
-//! *What is unsafe.* Registering memory, and operations on memory of this end that is named by its address. (To what
-//! happens at the other end, that end agreed when it registered its memory.) Contexts are plain numbers, as long as
-//! nobody asks for [`Mode::CONTEXT`].
+//! *What is unsafe.* Registering memory, and operations on memory of this end that is named by its address. An
+//! operation that copies its data before it returns ([`Endpoint::inject_write_data`]) is safe: the other end agreed to
+//! the write when it registered its memory. Contexts are plain numbers, as long as nobody asks for [`Mode::CONTEXT`].
 //!
 //! *Progress* is made by the provider, or by the thread that reads queues and counters ([`Progress`]). In the second
 //! case, an end that reads nothing stops its peers.

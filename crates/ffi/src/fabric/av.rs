@@ -18,6 +18,8 @@ pub struct Peer {
     pub(crate) vector: u64,
 }
 
+impl Peer {}
+
 /// An address that the provider refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadAddress {

@@ -205,7 +205,7 @@ impl CompletionQueue {
     /// # Errors
     ///
     /// An error if the queue cannot be read.
-    fn read_error(&self) -> Result<Option<CompletionError>> {
+    pub fn read_error(&self) -> Result<Option<CompletionError>> {
         const CALL: &str = "fi_cq_readerr";
         // SAFETY: the table lives as long as the queue.
         let read = unsafe { required!(self.ops(), fi_ops_cq, readerr, CALL) }?;

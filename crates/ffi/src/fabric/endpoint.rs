@@ -85,6 +85,7 @@ pub struct Endpoint {
     raw: ManuallyDrop<Owned<sys::fid_ep>>,
     // The values that must outlive the endpoint. They are leaked if the library refuses to close it.
     alive: ManuallyDrop<Alive>,
+    pub(crate) inject_size: usize,
 }
 
 struct Alive {
@@ -139,6 +140,7 @@ impl EndpointBuilder {
                 counters: Vec::new(),
                 domain: Arc::clone(domain),
             }),
+            inject_size: domain.info().inject_size(),
         }))
     }
 
@@ -230,6 +232,11 @@ impl Endpoint {
         &self.raw
     }
 
+    /// The most bytes that it can inject.
+    pub fn inject_size(&self) -> usize {
+        self.inject_size
+    }
+
     /// Its address, for its peers (`fi_getname`).
     ///
     /// # Errors
@@ -269,6 +276,19 @@ impl Endpoint {
                 "the peer is of a vector that the endpoint is not bound to",
             )),
         }
+    }
+
+    /// Whether this many bytes can be injected.
+    pub(crate) fn can_inject(&self, call: &'static str, bytes: usize) -> Result<()> {
+        if bytes <= self.inject_size {
+            return Ok(());
+        }
+        Err(FabricError {
+            call,
+            code: sys::FI_EMSGSIZE,
+            name: "FI_EMSGSIZE",
+            text: format!("{bytes} bytes, where {} can be injected", self.inject_size),
+        })
     }
 
     /// The result of a post.

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use super::av::Peer;
-use super::endpoint::{Endpoint, Local, Post};
+use super::endpoint::{Endpoint, Local, Post, Remote};
 use super::error::{FabricError, Result};
 use super::flags::OpFlags;
 use super::object::required;
@@ -42,6 +42,34 @@ pub struct Message<'a> {
 pub const MAX_PIECES: usize = 8;
 
 impl Endpoint {
+    /// Writes bytes, with data for the target's queue (`fi_inject_writedata`). When the call returns, the bytes can be
+    /// used again. There is no completion in this end's queue, but counters count the write.
+    ///
+    /// # Errors
+    ///
+    /// `FI_EMSGSIZE` for more bytes than [`inject_size`](Self::inject_size), and the errors of the provider.
+    pub fn inject_write_data(&self, bytes: &[u8], data: u64, to: Remote) -> Result<Post> {
+        const CALL: &str = "fi_inject_writedata";
+        let peer = self.number(CALL, to.peer)?;
+        self.can_inject(CALL, bytes.len())?;
+        // SAFETY: the table lives as long as the endpoint.
+        let inject = unsafe { required!(self.rma(), fi_ops_rma, injectdata, CALL) }?;
+        // SAFETY: the endpoint is alive; the bytes are read before the call returns. The peer agreed to the write when
+        // it registered its memory.
+        let answer = unsafe {
+            inject(
+                self.as_raw(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                data,
+                peer,
+                to.address,
+                to.key,
+            )
+        };
+        self.posted(CALL, answer)
+    }
+
     /// Writes pieces of memory, with flags (`fi_writemsg`).
     ///
     /// # Errors

@@ -94,6 +94,7 @@ fn an_empty_queue_gives_nothing_and_a_wait_ends() {
     let start = Instant::now();
     assert_eq!(queue.wait(&mut room, Duration::from_millis(30)), Ok(0));
     assert!(start.elapsed() >= Duration::from_millis(25));
+    assert_eq!(queue.read_error(), Ok(None));
 }
 
 #[test]
@@ -159,15 +160,17 @@ fn a_queue_can_be_read_by_several_threads() {
     };
     let pair = Pair::open(&library, &hints("sockets", Caps::RMA), 8).expect("two ends");
     const EACH: u64 = 200;
-    pair.a.store(0, EACH);
     std::thread::scope(|scope| {
-        for writer in 0..2 {
-            let pair = &pair;
+        for writer in 0..2u64 {
+            let (endpoint, word) = (&pair.a.endpoint, pair.word(writer as usize));
             scope.spawn(move || {
-                for _ in 0..EACH {
+                for value in 1..=EACH {
                     let start = Instant::now();
-                    let post = || pair.try_write(pair.a.local(0, 1), pair.word(writer), None, 0);
-                    while !post().expect("posted").is_taken() {
+                    while !endpoint
+                        .inject_write_data(&value.to_ne_bytes(), 0, word)
+                        .expect("posted")
+                        .is_taken()
+                    {
                         assert!(start.elapsed() < LONG);
                         std::thread::yield_now();
                     }

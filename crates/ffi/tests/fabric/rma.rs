@@ -64,6 +64,18 @@ fn a_write_carries_data_to_the_targets_queue() {
         };
         assert_eq!(got.remote_data(), Some(data), "{provider}");
         assert_eq!(pair.b.load(1), 43, "{provider}: data before its signal");
+
+        let bytes = 44u64.to_ne_bytes();
+        pair.post(|| pair.a.endpoint.inject_write_data(&bytes, 5, pair.word(2)));
+        let start = Instant::now();
+        let got = loop {
+            pair.a.poll().expect("no operation fails");
+            if let Some(got) = pair.b.poll().expect("no operation fails").first() {
+                break *got;
+            }
+            assert!(start.elapsed() < LONG, "{provider}: no data came");
+        };
+        assert_eq!((got.remote_data(), pair.b.load(2)), (Some(5), 44));
     }
 }
 
@@ -76,11 +88,14 @@ fn writes_keep_their_order() {
         let order = pair.a.domain.info().tx_order();
         assert!(order.contains(Order::RMA_WAW), "{provider}: {order:?}");
         for round in 1..=200 {
-            for at in 0..33 {
+            for at in 0..32 {
                 pair.a.store(at, round);
             }
             pair.write(pair.a.local(0, 32), pair.word(0), None, 0);
-            pair.write(pair.a.local(32, 1), pair.word(40), None, 0);
+            pair.post(|| {
+                let signal = round.to_ne_bytes();
+                pair.a.endpoint.inject_write_data(&signal, 0, pair.word(40))
+            });
             pair.until("the signal", || pair.b.load(40) == round);
             let seen: Vec<u64> = (0..32).map(|at| pair.b.load(at)).collect();
             assert_eq!(seen, vec![round; 32], "{provider}");
@@ -153,6 +168,27 @@ fn a_read_brings_the_peers_data() {
 }
 
 #[test]
+fn bytes_that_are_too_long_to_inject_are_refused() {
+    for provider in [SOCKETS, tcp(), SHM] {
+        let Some(pair) = pair("an injection that is too long", provider, caps()) else {
+            continue;
+        };
+        let most = pair.a.endpoint.inject_size();
+        assert_eq!(most, pair.a.domain.info().inject_size());
+        let error = pair
+            .a
+            .endpoint
+            .inject_write_data(&vec![0; most + 1], 0, pair.word(0))
+            .expect_err("too long");
+        assert_eq!(error.name, "FI_EMSGSIZE", "{error}");
+        assert!(
+            error.to_string().contains(&most.to_string()),
+            "{provider}: {error}"
+        );
+    }
+}
+
+#[test]
 fn a_wrong_key_fails_the_operation_and_nothing_else() {
     for provider in [SOCKETS, tcp()] {
         let Some(pair) = pair("a wrong key", provider, caps()) else {
@@ -194,9 +230,11 @@ fn a_wrong_key_fails_the_operation_and_nothing_else() {
 
         // The next write must succeed, although `tcp;ofi_rxm` has to connect again.
         let start = Instant::now();
-        pair.a.store(1, 9);
         while pair.b.load(2) != 9 {
-            let right = pair.try_write(pair.a.local(1, 1), pair.word(2), None, 0);
+            let right = pair
+                .a
+                .endpoint
+                .inject_write_data(&9u64.to_ne_bytes(), 0, pair.word(2));
             if right.expect("posted").is_taken() {
                 let patience = Instant::now();
                 while pair.b.load(2) != 9 && patience.elapsed().as_millis() < 500 {
@@ -221,7 +259,8 @@ fn a_full_provider_says_so_and_takes_more_after_progress() {
         // Nothing makes progress, so there is no room at some time.
         let (mut taken, mut again) = (0u64, 0);
         for _ in 0..200_000 {
-            match pair.try_write(pair.a.local(0, 1), pair.word(1), None, 0) {
+            let word = taken.to_ne_bytes();
+            match pair.a.endpoint.inject_write_data(&word, 0, pair.word(1)) {
                 Ok(Post::Taken) => taken += 1,
                 Ok(Post::Again) => {
                     again += 1;
@@ -236,8 +275,11 @@ fn a_full_provider_says_so_and_takes_more_after_progress() {
         pair.until("all that was taken is written", || {
             pair.a.written.read() == taken
         });
-        pair.a.store(2, u64::MAX);
-        pair.write(pair.a.local(2, 1), pair.word(1), None, 0);
+        pair.post(|| {
+            pair.a
+                .endpoint
+                .inject_write_data(&u64::MAX.to_ne_bytes(), 0, pair.word(1))
+        });
         pair.until("one more", || pair.b.load(1) == u64::MAX);
     }
 }
@@ -251,7 +293,7 @@ fn a_peer_of_another_vector_is_refused() {
         peer: pair.b.vector.insert(&[&pair.a.name]).expect("a's address")[0],
         ..pair.to_b
     };
-    let error = pair.try_write(pair.a.local(0, 1), stranger, None, 0);
+    let error = pair.a.endpoint.inject_write_data(&[1], 0, stranger);
     assert!(error.expect_err("refused").is_refused());
 }
 

@@ -221,17 +221,6 @@ impl Pair {
 
     /// Writes words of `a`, perhaps with data for the queue of `b`.
     pub(crate) fn write(&self, from: Local, to: Remote, data: Option<u64>, context: usize) {
-        self.post(|| self.try_write(from, to, data, context));
-    }
-
-    /// Posts such a write once.
-    pub(crate) fn try_write(
-        &self,
-        from: Local,
-        to: Remote,
-        data: Option<u64>,
-        context: usize,
-    ) -> Result<Post> {
         let (local, remote) = ([from], [piece(to, from.len)]);
         let message = Message {
             local: &local,
@@ -245,7 +234,7 @@ impl Pair {
             },
         };
         // SAFETY: the words are atomics, and are registered as long as the endpoint is open.
-        unsafe { self.a.endpoint.write_msg(&message) }
+        self.post(|| unsafe { self.a.endpoint.write_msg(&message) });
     }
 
     /// Waits for `done` and makes progress at both ends. Completions that come meanwhile are dropped.
