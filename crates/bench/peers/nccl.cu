@@ -13,7 +13,7 @@ class SendReceive final : public Exchange {
         graphs = !synchronised;
         launches = 1;
         early = begin_early;
-        note = registered ? "buffers from ncclMemAlloc, registered" : "buffers not registered";
+        note = registered ? "buffers from ncclMemAlloc, registered" : "buffers registered by NCCL, in graphs, or not at all";
     }
     double* source() override { return out_.values(); }
     double* slots(int) override { return in_.values(); }
@@ -163,7 +163,7 @@ static int peer(Job& job, const Options& options) {
     }
     CUDA(cudaDeviceSynchronize());
     job.barrier();
-    ncclCommDestroy(comm);
+    NcclMemory::finish(comm);
     return report.exit_code();
 }
 

@@ -1,8 +1,6 @@
 // NCCL: errors, memory, and which parts of the library there are.
 #pragma once
 
-#include <map>
-
 #include "harness.cuh"
 
 #include <nccl.h>
@@ -21,38 +19,53 @@ inline void nccl_check(ncclResult_t code, const char* what, const char* file, in
 }
 #define NCCL(call) nccl_check((call), #call, __FILE__, __LINE__)
 
-// Memory from NCCL's allocator, so that it can be registered and mapped by the others. What was registered once is kept, and
-// used again: with 2.32.3 wrong data came where memory had been freed and registered anew, perhaps at the same address.
+// Memory from NCCL's allocator, so that it can be registered and mapped by the others. All of it is kept until `finish`, and
+// used again. NCCL knows registered memory by its address. It registers what a graph uses by itself, and forgets that in a
+// later call, some time after the graph's end. Were the memory freed before that, what comes to lie at the same address would
+// count as registered already, and the others would write to what was there before. (With 2.32.3 wrong data came where
+// memory had been freed.)
 class NcclMemory {
   public:
-    NcclMemory(ncclComm_t comm, size_t bytes, bool registered) : bytes_(bytes), registered_(registered) {
-        auto& free = kept();
-        const auto found = registered ? free.find(bytes) : free.end();
-        if (found != free.end()) {
-            at_ = found->second;
-            free.erase(found);
-        } else {
-            NCCL(ncclMemAlloc(&at_, bytes));
-            void* handle = nullptr;
-            if (registered) NCCL(ncclCommRegister(comm, at_, bytes, &handle));
+    NcclMemory(ncclComm_t comm, size_t bytes, bool registered) {
+        auto& all = kept();
+        const auto fits = [&](const Buffer& b) { return !b.used && b.bytes == bytes && b.registered == registered; };
+        which_ = static_cast<size_t>(std::find_if(all.begin(), all.end(), fits) - all.begin());
+        if (which_ == all.size()) {
+            Buffer made{nullptr, nullptr, bytes, registered, false};
+            NCCL(ncclMemAlloc(&made.at, bytes));
+            if (registered) NCCL(ncclCommRegister(comm, made.at, bytes, &made.handle));
+            all.push_back(made);
         }
-        CUDA(cudaMemset(at_, 0, bytes));
+        CUDA(cudaMemset(all[which_].at, 0, bytes));
+        all[which_].used = true;
     }
     NcclMemory(const NcclMemory&) = delete;
-    ~NcclMemory() {
-        if (registered_) kept().emplace(bytes_, at_);
-        else ncclMemFree(at_);
+    ~NcclMemory() { kept()[which_].used = false; }
+    double* values() const { return static_cast<double*>(kept()[which_].at); }
+
+    // Ends the communicator, once no rank has work under way. We deregister first: what is left, `ncclCommDestroy` (of 2.30.7
+    // and 2.32.3) deregisters by means that it has freed already.
+    static void finish(ncclComm_t comm) {
+        for (auto& buffer : kept()) {
+            if (buffer.registered) NCCL(ncclCommDeregister(comm, buffer.handle));
+        }
+        NCCL(ncclCommDestroy(comm));
+        for (auto& buffer : kept()) NCCL(ncclMemFree(buffer.at));
+        kept().clear();
     }
-    double* values() const { return static_cast<double*>(at_); }
 
   private:
-    size_t bytes_;
-    bool registered_;
-    void* at_ = nullptr;
+    struct Buffer {
+        void* at;
+        void* handle;
+        size_t bytes;
+        bool registered, used;
+    };
+    size_t which_ = 0;
 
-    // By size. There is one communicator.
-    static std::multimap<size_t, void*>& kept() {
-        static std::multimap<size_t, void*> all;
+    // There is one communicator.
+    static std::vector<Buffer>& kept() {
+        static std::vector<Buffer> all;
         return all;
     }
 };
