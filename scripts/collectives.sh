@@ -80,7 +80,7 @@ collectives_on_gpus() {
 }
 
 collectives_on_host() {
-    local on=$ranks archive short piece
+    local on=$ranks archive short few scan piece
     local run=("$bin/collectives" --ranks "$on")
     step collectives-check "$on" 10 60 "${run[@]}" --sizes 8,5000,300000 --iterations 50 --rounds 1
     step collectives-sent "$on" 5 40 "${run[@]}" --observe --sizes 8,4096,65536,1048576
@@ -96,11 +96,15 @@ collectives_on_host() {
         unset MPIR_CVAR_{BCAST,REDUCE,ALLREDUCE,BARRIER}_POSIX_INTRA_ALGORITHM
     done
     for short in 1 1048576; do
-        step "collectives-short-$short" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,reduce,scan --sizes 4096,16384,32768,65536,131072,262144 --rounds 3 --short $short
+        step "collectives-short-$short" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,reduce --sizes 4096,16384,32768,65536,131072,262144 --rounds 3 --short $short
     done
     # From how many ranks on they gather in rounds.
     for few in 1 64; do
-        step "collectives-few-$few" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds all-reduce,all-gather,scan --sizes 8,512,4096,16384 --rounds 5 --few $few
+        step "collectives-few-$few" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds all-reduce,all-gather --sizes 8,512,4096,16384 --rounds 5 --few $few
+    done
+    # Of how many ranks each sends to all higher ones.
+    for scan in 2 64; do
+        step "collectives-scan-$scan" "$on" 5 40 "${run[@]}" --brief --ways st,st-graph --kinds scan --sizes 8,512,4096,16384 --rounds 5 --scan $scan
     done
     for piece in 65536 524288 1048576; do
         step "collectives-piece-$piece" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,all-gather,all-to-all,gather,scatter --sizes 1048576 --rounds 3 --piece $piece

@@ -49,12 +49,17 @@ fn step<'s>(s: &Stream<'s>, lent: Lent<'s>) -> tidegate::Result<Lent<'s>> {
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn collectives_are_those_of_the_host() {
+    // Here each rank of a scan sends to all higher ranks; `pieces` go from rank to rank.
+    let short = Choice {
+        scan: RANKS,
+        ..Choice::default()
+    };
     let pieces = Choice {
         short: 0,
         piece: 4 << 10,
         ..Choice::default()
     };
-    for (len, choice) in [(3, Choice::default()), (3, pieces), (3000, pieces)] {
+    for (len, choice) in [(3, short), (3, pieces), (3000, pieces)] {
         ranks(RANKS, |world, _| {
             let (rank, all) = (world.rank(), 0..RANKS);
             stream!(let mut s = world.stream().unwrap());

@@ -474,6 +474,18 @@ fn what_targets_read_is_what_their_origin_sends() {
     }
 }
 
+/// The bytes that a rank has sent, by its events.
+fn sent(events: &[Event]) -> u64 {
+    let told = Told::of(events);
+    let mut sent = 0;
+    for (number, times) in &told.enqueued {
+        let parts = &told.declared[number].parts;
+        let sends = parts.iter().filter(|part| part.completes().is_some());
+        sent += times * sends.map(|part| part.bytes).sum::<u64>();
+    }
+    sent
+}
+
 /// The bytes that each rank sends in two all-reduces of `len` numbers.
 fn all_reduces(ranks: usize, len: usize, choice: Choice) -> Vec<u64> {
     let events = events(ranks, |world| {
@@ -485,17 +497,7 @@ fn all_reduces(ranks: usize, len: usize, choice: Choice) -> Vec<u64> {
         assert_eq!(x.into_host(&s)?[len - 1], (ranks * ranks) as f64);
         Ok(())
     });
-    let sent = events.iter().map(|events| {
-        let told = Told::of(events);
-        let mut sent = 0;
-        for (number, times) in &told.enqueued {
-            let parts = &told.declared[number].parts;
-            let sends = parts.iter().filter(|part| part.completes().is_some());
-            sent += times * sends.map(|part| part.bytes).sum::<u64>();
-        }
-        sent
-    });
-    sent.collect()
+    events.iter().map(|events| sent(events)).collect()
 }
 
 /// Above the length of short vectors, an all-reduce sends as few bytes as a ring does.
@@ -515,6 +517,35 @@ fn long_all_reduces_send_as_few_bytes_as_a_ring() {
         };
         let sent = all_reduces(ranks, LEN, short);
         assert_eq!(sent.iter().sum::<u64>(), ring * ranks as u64 / 2);
+    }
+}
+
+/// Of more than two ranks, each sends to the next one only, however short the vectors are. A `Choice` lets each send to
+/// all higher ranks.
+#[test]
+fn scans_go_from_rank_to_rank() {
+    for ranks in [2, 3, 5] {
+        for choice in [None, Some(ranks)] {
+            let events = events(ranks, |world| {
+                stream!(let s = world.stream()?);
+                let usual = Choice::on(&s);
+                let scan = choice.unwrap_or(usual.scan);
+                let mut ends = Scan::open_with(&s, "ends", 1, Choice { scan, ..usual })?;
+                let mut x = Region::from_slice(&world, &[1_u64])?.on(&s)?;
+                ends.sum(&s, &mut x)?;
+                assert_eq!(x.into_host(&s)?[0], world.rank() as u64 + 1);
+                Ok(())
+            });
+            for (rank, events) in events.iter().enumerate() {
+                let higher = ranks - 1 - rank;
+                let targets = if choice.is_some() {
+                    higher
+                } else {
+                    higher.min(1)
+                };
+                assert_eq!(sent(events), 8 * targets as u64, "rank {rank} of {ranks}");
+            }
+        }
     }
 }
 

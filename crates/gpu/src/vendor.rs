@@ -116,6 +116,7 @@ macro_rules! vendor {
                 const NAME: &'static str = $name;
                 const SHORT: usize = 512 << 10;
                 const PAIR: usize = usize::MAX;
+                const SCAN: usize = 32;
                 const PIECE: usize = 16 << 20;
 
                 fn open(local_rank: usize) -> Result<Self, DeviceError> {

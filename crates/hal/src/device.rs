@@ -96,6 +96,10 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     const SHORT: usize = 64 << 10;
     /// The most bytes of a vector that both of two ranks reduce as a whole, where each could reduce a half.
     const PAIR: usize = 64 << 10;
+    /// The most ranks of which each sends a short vector of a scan to all higher ranks. From rank to rank there are
+    /// fewer messages, but each waits for the one before it. That is faster where one thread sends a rank's messages
+    /// one after the other.
+    const SCAN: usize = 2;
     /// The most bytes of a message of a collective, where longer data goes in pieces: long enough that the work of a
     /// stream for a message does not count, and short enough that data stays in caches until it is read.
     const PIECE: usize = 256 << 10;

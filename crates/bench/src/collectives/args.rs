@@ -137,6 +137,10 @@ pub struct CollectivesArgs {
     #[arg(long, value_name = "N")]
     pub few: Option<usize>,
 
+    /// `Choice::scan`
+    #[arg(long, value_name = "N")]
+    pub scan: Option<usize>,
+
     /// `Choice::along`, in bytes
     #[arg(long, value_name = "B")]
     pub along: Option<usize>,
@@ -271,6 +275,7 @@ impl CollectivesArgs {
             pair: self.pair.unwrap_or(usual.pair),
             piece: self.piece.unwrap_or(usual.piece),
             few: self.few.unwrap_or(usual.few),
+            scan: self.scan.unwrap_or(usual.scan),
             along: self.along.unwrap_or(usual.along),
             by_node: !self.flat,
         }

@@ -46,8 +46,12 @@ pub struct Choice {
     pub piece: usize,
     /// The most ranks of which each sends a short vector to all others. More ranks gather the vectors of all in a
     /// logarithm of rounds, as long as these have no more than `8 * short` bytes together in an all-reduce, or `short`
-    /// bytes in an all-gather. A scan of more ranks goes from rank to rank. The default is 32.
+    /// bytes in an all-gather. Between nodes, the ranks of the largest node and the other nodes count. The default is
+    /// 32.
     pub few: usize,
+    /// The most ranks of which each sends a short vector of a scan to all higher ranks. They are counted as for `few`.
+    /// A scan of more ranks goes from rank to rank at every length. The default is 2 on the host, and 32 on GPUs.
+    pub scan: usize,
     /// From how many bytes on the sum of vectors that are not short goes from node to node; of a reduce-scatter, all blocks
     /// of a rank count. That sends the fewest bytes over the network, but each node waits for the one before. Shorter
     /// vectors are reduced in chunks, as on one node. The default is 0.
@@ -78,6 +82,7 @@ impl Choice {
             short: D::SHORT,
             pair: D::PAIR,
             piece: D::PIECE,
+            scan: D::SCAN,
             ..Choice::default()
         }
     }
@@ -91,6 +96,7 @@ impl Default for Choice {
             pair: 64 << 10,
             piece: 256 << 10,
             few: 32,
+            scan: 2,
             along: 0,
             by_node: true,
         }

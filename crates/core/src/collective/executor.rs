@@ -159,6 +159,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
                 choice.pair,
                 choice.piece,
                 choice.few,
+                choice.scan,
                 choice.along,
                 usize::from(choice.by_node),
             ],

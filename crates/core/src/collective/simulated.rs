@@ -353,6 +353,7 @@ fn check(kind: JointKind, ranks: usize, random: &mut Rng) {
         pair: random.of(&[0, 20, 1 << 20]),
         piece: random.of(&[1, 24, 1 << 20]),
         few: random.of(&[1, 4, 100]),
+        scan: random.of(&[1, 4, 100]),
         along: random.of(&[0, 64, 1000]),
         ..Choice::default()
     };

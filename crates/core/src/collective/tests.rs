@@ -92,7 +92,7 @@ fn more_ranks_than_a_round_has_peers() {
     let scans = World::<Host>::local(35, |world| -> Result<()> {
         stream!(let s = world.stream()?);
         let choice = Choice {
-            few: 64,
+            scan: 64,
             ..Choice::on(&s)
         };
         let mut scan = Scan::open_with(&s, "scan", 1, choice)?;

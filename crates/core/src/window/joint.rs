@@ -11,7 +11,7 @@ pub(crate) struct Joint {
     /// The number of elements, or the hash of the numbers if each rank has another.
     pub(crate) len: Result<usize, u64>,
     /// The program's choice of algorithms.
-    pub(crate) choice: [usize; 6],
+    pub(crate) choice: [usize; 7],
 }
 
 /// The kinds of collectives that have a window with data.
@@ -103,11 +103,12 @@ impl std::fmt::Display for Joint {
             Ok(len) => write!(f, "{what} of {len} elements{more}")?,
             Err(hash) => write!(f, "{what} of several lengths (hash {hash:x}){more}")?,
         }
-        let [short, pair, piece, few, along, by_node] = self.choice;
+        let [short, pair, piece, few, scan, along, by_node] = self.choice;
         let by_node = by_node != 0;
         write!(
             f,
-            " (short: {short}, pair: {pair}, piece: {piece}, few: {few}, along: {along}, by node: {by_node})"
+            " (short: {short}, pair: {pair}, piece: {piece}, few: {few}, scan: {scan}, along: {along}, \
+             by node: {by_node})"
         )
     }
 }

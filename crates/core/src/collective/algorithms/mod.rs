@@ -10,7 +10,7 @@
 //! | all-gather | all send to all; many ranks gather in a logarithm of rounds | all send to all |
 //! | gather, scatter, all-to-all, reduce-scatter | each datum goes directly to its rank | the same |
 //! | counted all-to-all | rows go directly to their rank, beside their number | the same |
-//! | scan | each rank sends to all higher ranks, which reduce | from rank to rank |
+//! | scan | each sends to all higher ranks, which reduce; more than two ranks of the host, and many GPUs, from rank to rank | from rank to rank |
 //!
 //! Between nodes, data goes once a node ([`levels`], [`bundled`], [`along`]). A short reduce gathers then, a short
 //! all-reduce gathers on all ranks, and long reductions go from node to node.
@@ -195,7 +195,7 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
                 false => reduce::scatter(job, count),
             }
         }
-        JointKind::Scan { exclusive } => match !is_crowd && is_short(counts.vector()) {
+        JointKind::Scan { exclusive } => match others < choice.scan && is_short(counts.vector()) {
             true => scan::direct(job, input, exclusive, counts.vector()),
             false => scan::chain(job, input, exclusive, counts.vector()),
         },

@@ -69,6 +69,7 @@ impl Plan {
                 pair: random.of(&[0, 256, 1 << 20]),
                 piece: random.of(&pieces),
                 few: random.of(&[1, 3, 32]),
+                scan: random.of(&[1, 3, 32]),
                 along: random.of(&[0, 256, 1 << 20]),
                 by_node: !random.once_in(4),
             },
