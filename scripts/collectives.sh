@@ -71,11 +71,11 @@ collectives_on_gpus() {
     fi
     step collectives-others "$ranks" 10 60 "${run[@]}" "${peers[@]}" --kinds barrier,reduce,gather,scatter,scan --sizes 8,4096,262144,1048576,16777216 --rounds 3
     # Where short ends, and how long pieces are best.
-    for short in 1 1048576; do
-        step "collectives-short-$short" "$ranks" 5 40 "${run[@]}" --brief --ways st-graph --kinds all-reduce,reduce,scan --sizes 4096,16384,32768,65536,131072,262144,1048576 --rounds 3 --short $short
+    for short in 1 1073741824; do
+        step "collectives-short-$short" "$ranks" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,reduce,scan --sizes 16384,65536,131072,262144,524288,1048576,4194304 --rounds 3 --short $short
     done
-    for piece in 131072 524288 1048576 4194304; do
-        step "collectives-piece-$piece" "$ranks" 5 40 "${run[@]}" --brief --ways st-graph --kinds all-reduce,all-gather,all-to-all,broadcast --sizes 1048576,4194304,16777216 --rounds 3 --piece $piece
+    for piece in 1048576 2097152 4194304; do
+        step "collectives-piece-$piece" "$ranks" 5 40 "${run[@]}" --brief --ways st-graph --kinds all-reduce,reduce,all-gather,all-to-all,broadcast --sizes 1048576,4194304,16777216,67108864 --rounds 3 --piece $piece
     done
 }
 

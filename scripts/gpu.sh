@@ -16,6 +16,7 @@
 #                                    their programs along, if there is an nvcc, and NCCL's library (NCCL=FILE, which may end in
 #                                    .xz); collectives takes MPIS (openmpi,mpich: none).
 # BUDGET (540)                       seconds for everything; a step for which no time is left is listed as not run
+# SHARD=K/N                          of the checks, every N-th from the K-th on, where one call is too short for all of them
 # GPUS                               use only so many
 # RANKS                              more ranks than GPUs (2, 4, 8 or 16): they share the GPUs by MPS, which runs only meanwhile
 # EPOCHS (1000000, on one GPU 20000), SCHEDULES (200)  numbers of the checks
@@ -213,9 +214,15 @@ export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAS
 if [ "$gpus" -gt 1 ]; then epochs=1000000; else epochs=20000; fi
 export TIDEGATE_GPU_EPOCHS=${EPOCHS:-$epochs} TIDEGATE_SCHEDULES=${SCHEDULES:-200}
 budget=${BUDGET:-540}
+shard=${SHARD:-1/1}
+if ! [[ $shard =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] || [ "${shard%/*}" -gt "${shard#*/}" ]; then
+    echo "gpu.sh: SHARD is K/N, from 1/N to N/N, not $shard" >&2
+    exit 2
+fi
 size=${SIZE:-small}
 peers_at=${PEERS_AT:-$out/peers}
 failed=0
+turn= # while steps are divided among calls: the number of the last one
 tab=$'\t'
 
 # A step of this run replaces what an earlier one left.
@@ -233,6 +240,10 @@ step() {
     local name=$1 on=$2 needs=$3 limit=$4
     shift 4
     local left=$((budget - SECONDS)) begin=$SECONDS code=0 status=ok
+    if [ -n "$turn" ]; then
+        turn=$((turn + 1))
+        if [ $(((turn - ${shard%/*}) % ${shard#*/})) != 0 ]; then return; fi
+    fi
     if [ "$left" -lt "$needs" ]; then
         printf '%-64s NOT RUN: it needs %d s, and %d are left\n' "$name" "$needs" "$((left > 0 ? left : 0))"
         note "$name" "$on" "not run" 0 "$*"
@@ -307,7 +318,8 @@ wait_for_build() {
 }
 
 if wanted checks && [ "$device" != host ]; then
-    echo "== checks"
+    echo "== checks${SHARD:+, $SHARD}"
+    turn=0
     # Each test is a process of its own, so one that hangs does not stop the others, and a lost GPU context ends with it.
     # The tests `refused` need a driver that refuses calls, and no driver of a GPU does.
     for test in $(timeout 60 "$bin/gpu" --list --ignored 2>/dev/null | sed -n 's/: test$//p' | grep -v '::a_rank$\|::refused::'); do
@@ -360,6 +372,7 @@ if wanted checks && [ "$device" != host ]; then
     fi
 fi
 
+turn=
 wait_for_build
 
 if wanted ours; then
