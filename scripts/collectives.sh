@@ -56,6 +56,17 @@ with_mpi() { # NAME RANKS ARGUMENTS...
     esac
 }
 
+# Scans to all higher ranks, and from rank to rank: many calls, and one at a time. Two ranks have one way.
+collectives_scans() { # RANKS COMMAND...
+    local on=$1 scan
+    shift
+    [ "$on" -gt 2 ] || return 0
+    for scan in 1 64; do
+        step "collectives-scan-$scan" "$on" 5 40 "$@" --brief --ways st,st-graph --kinds scan --sizes 8,512,4096,16384 --rounds 5 --short 1048576 --scan $scan
+        step "collectives-scan-$scan-single" "$on" 5 40 "$@" --brief --ways st --kinds scan --sizes 8,512,4096,16384 --iterations 1 --unroll 1 --rounds 301 --short 1048576 --scan $scan
+    done
+}
+
 collectives_on_gpus() {
     local sizes=8,512,4096,32768,262144,1048576,4194304,16777216,67108864
     local run=("${mps[@]}" "$bin/collectives" --device "$device" --ranks "$ranks")
@@ -70,6 +81,7 @@ collectives_on_gpus() {
         step collectives-teams "$ranks" 10 60 "${run[@]}" --teams 2 "${peers[@]}" --kinds all-reduce,all-gather,all-to-all,dispatch-combine --sizes 8,4096,262144,4194304 --rounds 3
     fi
     step collectives-others "$ranks" 10 60 "${run[@]}" "${peers[@]}" --kinds barrier,reduce,gather,scatter,scan --sizes 8,4096,262144,1048576,16777216 --rounds 3
+    collectives_scans "$ranks" "${run[@]}"
     # Where short ends, and how long pieces are best.
     for short in 1 1073741824; do
         step "collectives-short-$short" "$ranks" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,reduce,scan --sizes 16384,65536,131072,262144,524288,1048576,4194304 --rounds 3 --short $short
@@ -96,16 +108,13 @@ collectives_on_host() {
         unset MPIR_CVAR_{BCAST,REDUCE,ALLREDUCE,BARRIER}_POSIX_INTRA_ALGORITHM
     done
     for short in 1 1048576; do
-        step "collectives-short-$short" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,reduce --sizes 4096,16384,32768,65536,131072,262144 --rounds 3 --short $short
+        step "collectives-short-$short" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,reduce --sizes 512,1024,4096,16384,32768,65536,131072,262144 --rounds 3 --short $short
     done
     # From how many ranks on they gather in rounds.
     for few in 1 64; do
         step "collectives-few-$few" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds all-reduce,all-gather --sizes 8,512,4096,16384 --rounds 5 --few $few
     done
-    # Of how many ranks each sends to all higher ones.
-    for scan in 2 64; do
-        step "collectives-scan-$scan" "$on" 5 40 "${run[@]}" --brief --ways st,st-graph --kinds scan --sizes 8,512,4096,16384 --rounds 5 --scan $scan
-    done
+    collectives_scans "$on" "${run[@]}"
     for piece in 65536 524288 1048576; do
         step "collectives-piece-$piece" "$on" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,all-gather,all-to-all,gather,scatter --sizes 1048576 --rounds 3 --piece $piece
     done

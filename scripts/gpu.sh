@@ -16,7 +16,8 @@
 #                                    their programs along, if there is an nvcc, and NCCL's library (NCCL=FILE, which may end in
 #                                    .xz); collectives takes MPIS (openmpi,mpich: none).
 # BUDGET (540)                       seconds for everything; a step for which no time is left is listed as not run
-# SHARD=K/N                          of the checks, every N-th from the K-th on, where one call is too short for all of them
+# SHARD=K/N                          of the checks, every N-th from the K-th on, where one call is too short for all of them;
+#                                    with one OUT for all shards, results.json has the steps of all. Other parts ignore it
 # GPUS                               use only so many
 # RANKS                              more ranks than GPUs (2, 4, 8 or 16): they share the GPUs by MPS, which runs only meanwhile
 # EPOCHS (1000000, on one GPU 20000), SCHEDULES (200)  numbers of the checks
@@ -32,7 +33,7 @@
 # If `cargo xtask test --only newer` has fetched a newer libfabric, it is packed too, and two nodes are also measured over its
 # `tcp`.
 #
-# The exit code is 1 if a check or a row failed, or if a step was not run. NVLink multicast is left off everywhere.
+# The exit code is 1 if a check or a row failed, or if a step was not run (those of other shards do not count). NVLink multicast is left off everywhere.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -112,6 +113,11 @@ case $part in
     checks | ours | peers | collectives | device | tools | all) ;;
     *) echo "gpu.sh: PART is checks, ours, peers, collectives, device, tools or all, not $part" >&2; exit 2 ;;
 esac
+shard=${SHARD:-1/1}
+if ! [[ $shard =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] || [ "${shard%/*}" -gt "${shard#*/}" ]; then
+    echo "gpu.sh: SHARD is K/N, from 1/N to N/N, not $shard" >&2
+    exit 2
+fi
 mkdir -p "$out/logs" "$out/steps" || exit 2
 if [ -z "$bin" ]; then
     bin=$out/bin
@@ -214,11 +220,6 @@ export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 TORCH_SYMM_MEM_DISABLE_MULTICAS
 if [ "$gpus" -gt 1 ]; then epochs=1000000; else epochs=20000; fi
 export TIDEGATE_GPU_EPOCHS=${EPOCHS:-$epochs} TIDEGATE_SCHEDULES=${SCHEDULES:-200}
 budget=${BUDGET:-540}
-shard=${SHARD:-1/1}
-if ! [[ $shard =~ ^[1-9][0-9]*/[1-9][0-9]*$ ]] || [ "${shard%/*}" -gt "${shard#*/}" ]; then
-    echo "gpu.sh: SHARD is K/N, from 1/N to N/N, not $shard" >&2
-    exit 2
-fi
 size=${SIZE:-small}
 peers_at=${PEERS_AT:-$out/peers}
 failed=0

@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+use tidegate::Choice;
 use tidegate::host::prelude::*;
 
 use crate::processes::{self, error, longest_survival, ready};
@@ -51,6 +52,11 @@ fn forever(world: &World, kind: &str, len: usize) -> Result<()> {
     let mut nothing = on(0)?;
     let name = "lost";
     let is_root = world.rank() == 0;
+    // Short scans go to all higher ranks, as on GPUs. Long ones go from rank to rank in any case.
+    let direct = Choice {
+        scan: ranks,
+        ..Choice::on(s)
+    };
     let mut call: Box<dyn FnMut() -> Result<()> + '_> = match kind {
         "barrier" => {
             let mut it = Barrier::open(s, name)?;
@@ -95,11 +101,11 @@ fn forever(world: &World, kind: &str, len: usize) -> Result<()> {
             Box::new(move || it.enqueue(s, &all, &counts, &mut wide, &mut received))
         }
         "scan" => {
-            let mut it = Scan::open(s, name, len)?;
+            let mut it = Scan::open_with(s, name, len, direct)?;
             Box::new(move || it.sum(s, &mut y))
         }
         "exclusive" => {
-            let mut it = Scan::open_exclusive(s, name, len)?;
+            let mut it = Scan::open_exclusive_with(s, name, len, direct)?;
             Box::new(move || it.sum(s, &mut y))
         }
         other => panic!("there is no collective {other}"),

@@ -49,8 +49,8 @@ pub struct Choice {
     /// bytes in an all-gather. Between nodes, the ranks of the largest node and the other nodes count. The default is
     /// 32.
     pub few: usize,
-    /// The most ranks of which each sends a short vector of a scan to all higher ranks. They are counted as for `few`.
-    /// A scan of more ranks goes from rank to rank at every length. The default is 2 on the host, and 32 on GPUs.
+    /// The most ranks of which each sends a short vector of a scan to all higher ranks, on all nodes. A scan of more ranks
+    /// goes from rank to rank at every length. The default is 2 on the host, and 32 on GPUs.
     pub scan: usize,
     /// From how many bytes on the sum of vectors that are not short goes from node to node; of a reduce-scatter, all blocks
     /// of a rank count. That sends the fewest bytes over the network, but each node waits for the one before. Shorter

@@ -91,10 +91,11 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
     // Each rank sends to all others, and what each of them gets takes its time, too: measured, the bound falls with the
     // square.
     let others = nodes.peers();
-    let is_short = |elements: usize| {
+    let is_short_to = |others: usize, elements: usize| {
         let bytes = elements.saturating_mul(job.size);
         bytes.saturating_mul(others * others) <= choice.short
     };
+    let is_short = |elements| is_short_to(others, elements);
     let is_crowd = others >= choice.few;
     // Whether the blocks of each node are so short that one message for all of them is faster than one for each.
     let is_bundled = |blocks: &Blocks| {
@@ -195,10 +196,14 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
                 false => reduce::scatter(job, count),
             }
         }
-        JointKind::Scan { exclusive } => match others < choice.scan && is_short(counts.vector()) {
-            true => scan::direct(job, input, exclusive, counts.vector()),
-            false => scan::chain(job, input, exclusive, counts.vector()),
-        },
+        JointKind::Scan { exclusive } => {
+            let count = counts.vector();
+            // A direct scan makes no difference between nodes, so all ranks count.
+            match job.ranks <= choice.scan && is_short_to(job.ranks - 1, count) {
+                true => scan::direct(job, input, exclusive, count),
+                false => scan::chain(job, input, exclusive, count),
+            }
+        }
     };
     made.finish()
 }
