@@ -92,7 +92,7 @@ collectives_on_gpus() {
 }
 
 collectives_on_host() {
-    local on=$ranks archive short few scan piece
+    local on=$ranks archive short few piece
     local run=("$bin/collectives" --ranks "$on")
     step collectives-check "$on" 10 60 "${run[@]}" --sizes 8,5000,300000 --iterations 50 --rounds 1
     step collectives-sent "$on" 5 40 "${run[@]}" --observe --sizes 8,4096,65536,1048576

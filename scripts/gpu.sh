@@ -33,7 +33,8 @@
 # If `cargo xtask test --only newer` has fetched a newer libfabric, it is packed too, and two nodes are also measured over its
 # `tcp`.
 #
-# The exit code is 1 if a check or a row failed, or if a step was not run (those of other shards do not count). NVLink multicast is left off everywhere.
+# The exit code is 1 if a check or a row failed, or if a step was not run (those of other shards do not count). NVLink multicast
+# is left off everywhere.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 

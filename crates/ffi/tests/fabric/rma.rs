@@ -54,28 +54,22 @@ fn a_write_carries_data_to_the_targets_queue() {
         pair.a.store(0, 43);
         let data = 0xfeed_beef;
         pair.write(pair.a.local(0, 1), pair.word(1), Some(data), 0);
-        let start = Instant::now();
-        let got = loop {
-            pair.a.poll().expect("no operation fails");
-            if let Some(got) = pair.b.poll().expect("no operation fails").first() {
-                break *got;
+        let came = || {
+            let start = Instant::now();
+            loop {
+                pair.a.poll().expect("no operation fails");
+                if let Some(got) = pair.b.poll().expect("no operation fails").first() {
+                    return got.remote_data();
+                }
+                assert!(start.elapsed() < LONG, "{provider}: no data came");
             }
-            assert!(start.elapsed() < LONG, "{provider}: no data came");
         };
-        assert_eq!(got.remote_data(), Some(data), "{provider}");
+        assert_eq!(came(), Some(data), "{provider}");
         assert_eq!(pair.b.load(1), 43, "{provider}: data before its signal");
 
         let bytes = 44u64.to_ne_bytes();
         pair.post(|| pair.a.endpoint.inject_write_data(&bytes, 5, pair.word(2)));
-        let start = Instant::now();
-        let got = loop {
-            pair.a.poll().expect("no operation fails");
-            if let Some(got) = pair.b.poll().expect("no operation fails").first() {
-                break *got;
-            }
-            assert!(start.elapsed() < LONG, "{provider}: no data came");
-        };
-        assert_eq!((got.remote_data(), pair.b.load(2)), (Some(5), 44));
+        assert_eq!((came(), pair.b.load(2)), (Some(5), 44));
     }
 }
 
