@@ -70,6 +70,7 @@
 #include "batch_reductions.cuh"
 #include "batch_lanes.cuh"
 #include "batch_landings.cuh"
+#include "batch_folds.cuh"
 
 // ---- Lanes in short ----
 
@@ -549,10 +550,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
     const u8 *own = launch.program + (u64)blockIdx.x * launch.stride;
     const Record record = *(const Record *)own;
     u32 member = record.team == TEAM_BLOCKS ? 0 : threadIdx.x / WARP;
-    if (BEGINS_EARLY && record.lanes > 1) {
-        if (threadIdx.x == 0) *waiting() = record.lanes;
-        block_barrier();
-    }
+    count_teams(record.lanes);
     if (member >= record.lanes) return;
     const Lane *lane = (const Lane *)(own + sizeof(Record)) + member;
     u32 kind = lane->kind;
@@ -594,18 +592,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_batch(const __
 }
 
 // A batch of which a lane reduces. It is a kernel of its own, because all lanes of a kernel have the same number of
-// registers. In one kernel with this, lanes that gather had to keep some values in memory. Here lanes have no short form:
-// they only reduce, or go step by step.
+// registers. In one kernel with this, lanes that gather had to keep some values in memory. Here lanes have few short
+// forms: folds of what lands, reductions, and posts. The others go step by step.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_reduce(const __grid_constant__ Launch launch) {
     __shared__ Stand stands[WARPS][2];
     const Record &record = *(const Record *)(launch.program + (u64)launch.stride * blockIdx.x);
     const bool shares = record.team == TEAM_BLOCKS;
     const u32 team = shares ? THREADS : WARP, member = threadIdx.x / team;
-    if (record.lanes <= member) return;
     const Lane *lane = (const Lane *)(&record + 1) + member;
-    STAMP(open_lane(launch, record, (const Lane *)(&record + 1), member);)
     const Part part = {record.index, record.count, record.lanes == 1 || shares};
-    if (lane->kind & LANE_REDUCES) run_reduction(launch, lane, part, part.index * team + threadIdx.x % team, part.count * team);
+    count_teams(record.lanes);
+    if (record.lanes <= member) return;
+    STAMP(open_lane(launch, record, (const Lane *)(&record + 1), member);)
+    if (lane->kind & LANE_LANDS) {
+        run_fold(launch, Either{team}, stands[member], lane, part);
+    } else if (lane->kind == LANE_ADDS) {
+        if (threadIdx.x % team == 0) run_post(launch, lane, part);
+    } else if (lane->kind & LANE_REDUCES) run_reduction(launch, lane, part, part.index * team + threadIdx.x % team, part.count * team);
     else if (shares) run_steps<true>(launch, Block(), stands[0], lane, part);
     else run_steps<true>(launch, Warp(), stands[member], lane, part);
 }

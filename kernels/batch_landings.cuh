@@ -35,6 +35,18 @@ DEV void land(u64 landing, u64 i, Pair pair, u32 tag) {
     store_both(landing + 16 * i, pair.first | (u64)tag << 32, pair.second | (u64)tag << 32);
 }
 
+// Waits for an exposure, as one thread. Returns whether it has come.
+DEV bool await_exposure(const Launch &launch, const Turn &turn, u32 stop, u64 word, u64 from, const WaitStep *wait) {
+    u64 value = load_acquire(word);
+    // As in `wait_for`.
+#pragma unroll 1
+    for (int looks = 0; !stop && !turn.follow && looks < 64; looks++) {
+        if (reached(value, from, QUANTUM)) return true;
+        value = load_acquire(word);
+    }
+    return !has_failed(launch) && wait_long(launch, wait, from, true);
+}
+
 // Carries out a wait for the exposure, and a put that fills its slot. One team does it, a warp or a block. It is for
 // puts that its threads can move at once: for longer ones, a fence would take less time.
 template <typename Team>
@@ -50,12 +62,7 @@ APART void run_landing(const Launch &launch, Team team, Stand *stand, const Lane
     if (first == 0) {
         u64 from = load_relaxed(operand);
         u32 stop = load_relaxed32(&turn.state->stop);
-        u64 value = load_acquire(word);
-        bool exposed = false;
-        // As in `wait_for`.
-#pragma unroll 1
-        for (int looks = 0; !stop && !turn.follow && looks < 64 && !(exposed = reached(value, from, quantum)); looks++) value = load_acquire(word);
-        if (!exposed) exposed = !has_failed(launch) && wait_long(launch, (const WaitStep *)(launch.program + 16ull * at->steps), from, true);
+        const bool exposed = await_exposure(launch, turn, stop, word, from, (const WaitStep *)(launch.program + 16ull * at->steps));
         stand->failed = !exposed;
         stand->epoch = from;
         STAMP(if (exposed) marks().waited(from, quantum);)

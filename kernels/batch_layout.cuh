@@ -64,6 +64,9 @@ struct alignas(16) Lane {
     u64 tail;   // so many bytes follow the units, fewer than 16
     // LANE_LANDS: the landing of a put, or of a wait, whose slot is `dst` with its flip. Then `count` is in bytes, and
     // there is no tail. A wait whose lane copies the slot does so to `out`; for any other wait, that is 0.
+    // LANE_LANDS with LANE_REDUCES: `from` vectors to put, and `to` terms. They are in a list, `tail` units of 16 bytes
+    // behind the beginning of the steps. The result goes to `dst`, `value` is the type of its elements, and `unit` their
+    // size. Before the result, `src` is copied to `out`, unless that is 0.
     u64 landing, landing_flip;
     // LANE_LISTED: lists of the units' places on either side. An entry has four bytes, and counts in units from `src`
     // or from `dst`; 0 if the units are contiguous. LANE_COUNTED: `from` is the address of the number of elements,
@@ -135,6 +138,19 @@ struct alignas(16) Term {
     u64 parity;  // as a move's
     u32 op, last;  // `last`: the parity is that of the last wait's epoch
 };
+
+// LANE_LANDS with LANE_REDUCES: a vector that the lane puts, or combines with the others. `wait` says where its wait is,
+// in units of 16 bytes from the lane's steps. A vector of this rank that is only combined has no wait: `operand` is 0.
+struct alignas(16) Vector {
+    u64 word, operand;
+    u64 src, flip;  // put: the vector itself; term: the vector, or the slot
+    u64 landing, landing_flip;
+    u16 op, wait;
+    // The rest is the kernel's: the vector has come by the word; it has not come, and will not; the operand's value.
+    u16 by_word, lacks;
+    u64 from;
+};
+#define MOST_VECTORS 66
 
 struct Fault {
     u32 kind, window, peer, awaited;

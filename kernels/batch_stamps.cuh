@@ -163,4 +163,10 @@ DEV void end_wait(const WaitStep *wait, u64 from) {
     else at.waited(from, wait->quantum);
 }
 
+// A leg of a fold, whose waits are over together.
+DEV void stamp_leg(const Launch &launch, const Lane *lane, const Vector &vector) {
+    begin_wait((const WaitStep *)(launch.program + 16ull * (lane->steps + vector.wait)));
+    marks().waited(vector.from, QUANTUM);
+}
+
 #endif

@@ -34,6 +34,14 @@ DEV u32 *waiting() {
     return &teams;
 }
 
+// Begins the count, if the block has several teams.
+DEV void count_teams(u32 teams) {
+    if (BEGINS_EARLY && teams > 1) {
+        if (threadIdx.x == 0) *waiting() = teams;
+        block_barrier();
+    }
+}
+
 // Notes that a team waits for no peer any more; `first` is set in one of its threads. If the team is alone in its
 // block, the next kernel may now begin. Until now it was kept away, because it could take the room that an awaited
 // kernel needs. If there are several teams, the last one lets it begin; each team passes once. (Teams that go step by

@@ -45,7 +45,7 @@ namespace machine {
 // Below this a thread that waits has come too close to the end of its stack.
 #define MARGIN 2048
 // What the variables that a block shares may take.
-#define SHARED (64ull << 10)
+#define SHARED (96ull << 10)
 // How many blocks and how many stacks are asked for at a time.
 #define BLOCKS 64
 #define STACKS 256

@@ -24,6 +24,12 @@
 //!   quantum to the word itself. So once the wait is over, the word has counted its epoch, however the data came.
 //! - A copy of the slot may stand behind that wait. A device may copy bytes as soon as it has found them. So if the wait
 //!   fails, some bytes may have been copied.
+//! - One lane can be a whole *short reduction*: puts that may land; then waits for such puts of others; then a copy of
+//!   this rank's vector, or none; then folds of all slots, and of other memory of this rank, to one destination. All of
+//!   these have the same number of bytes, linear sides that are aligned to 4, and none of them overlap unless they are
+//!   the same. (The copy overlaps with nothing. Folds read what it has written.) A device may then leave the slots as
+//!   they were, make all puts of the lane together, after all of their waits, and combine elements as they come. A batch
+//!   has at most one such lane.
 //! - Until then the word lacks the epochs that have landed, and may already have counted *later* ones. So a wait may
 //!   take the count for its own epoch only if it acquired the word and then found no tags. (An add releases what landed
 //!   before it.)

@@ -88,6 +88,7 @@ mod lent;
 mod meeting;
 mod not_here;
 mod note;
+mod one_lane;
 mod opened;
 mod orders;
 mod outbox;

@@ -5,7 +5,7 @@
 //! In a round, a rank posts to some origins, puts to some targets, and waits for those origins. All of that is one
 //! batch, in which the posts come first. It also contains local moves: those *beside* the puts, and those *behind* a
 //! wait that need the data of only one origin. The latter follow in the lane of that wait. The other moves behind the
-//! waits are a second batch.
+//! waits are a second batch. Of a short reduction, [one lane](super::one_lane) does everything but the posts.
 //!
 //! Where lanes go side by side, the waits of a long call are *late*: each stands in the batch of the next round, with the
 //! moves behind it and the post of that round. So a piece is reduced or copied while the next one is on its way.
@@ -32,6 +32,7 @@ use tidegate_hal::site::CallSite;
 use super::edge::{Edge, Touched};
 use super::exposure::{signal_arms, signal_steps, wait_step};
 use super::note::{Lanes, Note, What};
+use super::one_lane::is_one_lane;
 use super::plan::lower;
 use super::programs::programs;
 use super::pull::{Address, are_pulled, has_read, pull_step, until_read};
@@ -69,7 +70,7 @@ pub(crate) struct Round<D: Device> {
 }
 
 /// The index of a rank among the peers.
-fn peer_of<D: Device>(half: &Half<D>, rank: usize) -> usize {
+pub(super) fn peer_of<D: Device>(half: &Half<D>, rank: usize) -> usize {
     let index = half.peers.binary_search_by_key(&rank, |peer| peer.rank);
     index.expect("the window was declared for these ranks")
 }
@@ -221,13 +222,20 @@ impl<D: Device> Round<D> {
         for index in &awaited {
             waits.push(vec![wait_step(&inbound.peers[*index], window)]);
         }
-        // Where lanes go side by side, which is where there is a limit to them, reductions are faster as a batch of their
-        // own. It has no waits, so it may have all of the device.
+        // Where lanes go side by side, which is where there is a limit to them, long reductions are faster as a batch of
+        // their own. It has no waits, so it may have all of the device.
+        let in_one = most < usize::MAX
+            && (earlier.is_none() && !late)
+            && is_one_lane([inbound, outbound], edges, plan, size);
         let is_alone = |lane: &[LocalMove<'_, D>]| {
             let reduces = |one: &LocalMove<'_, D>| matches!(one.action, LocalAction::Reduce { .. });
             most < usize::MAX && lane.iter().any(reduces)
         };
         for lane in awaits.iter().flat_map(|awaits| &awaits.behind) {
+            if in_one {
+                follows.extend(lane);
+                continue;
+            }
             let apart = is_alone(lane) && !late;
             let origin = follower(inbound, plan, lane, size).filter(|_| !apart);
             // Its slots may have come in an earlier round. Then no wait of this one is for them.
@@ -311,24 +319,31 @@ impl<D: Device> Round<D> {
                 }
                 false => puts,
             };
+            let lanes: Vec<_> = waits.into_iter().chain(beside).chain(at_first).collect();
+            let (puts, lanes) = match in_one {
+                false => (Some(puts), lanes),
+                true => {
+                    let puts = puts.lanes().iter().flat_map(|lane| puts.steps(*lane));
+                    let reduces = plan.behind.iter().flat_map(|lane| steps(lane));
+                    let lane = puts.copied().chain(lanes.into_iter().flatten());
+                    (None, vec![lane.chain(reduces).collect()])
+                }
+            };
             // SAFETY: words lie in blocks that the halves hold. Posts, puts and waits touch different words, as in an
             // exchange. The moves of the puts write slots of peers. The moves beside and behind the waits write regions
             // of the stream. The caller promises that the former touch nothing that others write, and `follower` has
-            // checked that of the latter, or `may_be_late`. They read slots that their lane has waited for, and that are
-            // exposed again by a post of a later batch, or behind them. Moves into a lane that has a landing were left
-            // out.
+            // checked that of the latter, or `may_be_late`; in one lane, they have an order. They read slots that their
+            // lane has waited for, and that are exposed again by a post of a later batch, or behind them. Moves into a
+            // lane that has a landing were left out, unless `is_one_lane` has found the lane that may have them.
             let (posts, waits) = unsafe {
                 let keep = addresses.into_iter().flatten().map(Address::keep);
                 let posts = Batch::new(posts, keep.collect());
-                (
-                    posts,
-                    Batch::new(waits.into_iter().chain(beside).chain(at_first), Vec::new()),
-                )
+                (posts, Batch::new(lanes, Vec::new()))
             };
-            let parts = [posts, puts, waits].map(Arc::new);
-            let [posts, puts, waits] = &parts;
+            let parts = [Some(posts), puts, Some(waits)].map(|part| part.map(Arc::new));
+            let parts: Vec<_> = parts.iter().flatten().collect();
             // SAFETY: as above.
-            Arc::new(unsafe { Batch::join(&[posts, puts, waits]) }.helped(by_nic))
+            Arc::new(unsafe { Batch::join(&parts) }.helped(by_nic))
         });
         let behind = (!later.is_empty()).then(|| {
             // What tells origins stands behind all moves.

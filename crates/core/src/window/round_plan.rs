@@ -38,7 +38,7 @@ impl<D: Device> Run<'_, D> {
         self.region.ptr().byte_add(self.offset)
     }
 
-    fn addresses(self, bytes: usize) -> Range<usize> {
+    pub(super) fn addresses(self, bytes: usize) -> Range<usize> {
         let first = self.at().0.addr();
         first..first + bytes
     }

@@ -14,6 +14,7 @@ fn a_launch_that_began_early_waits_first() {
         let waits = |line: &str| line.starts_with("griddepcontrol.wait");
         let owns = [
             "run_land",
+            "run_fold",
             "run_steps",
             "run_listed",
             "run_behind",
@@ -57,14 +58,18 @@ fn a_launch_that_began_early_waits_first() {
                     name if name.contains("run_landed") => 2,
                     _ => 1,
                 };
-                assert_eq!(waits_and_lets(items), Some((1, passes)), "{name}");
+                // Posts of that kernel wait by themselves, and pass.
+                let each = 1 + usize::from(name.contains("tidegate_reduce"));
+                assert_eq!(waits_and_lets(items), Some((each, each * passes)), "{name}");
                 let body = body(text, name);
                 let wait = body.iter().position(|line| waits(line)).expect("it waits");
                 // Only the program is read: steps, by one line; lists, by eight lines, or as many as a thread puts at a
                 // time; and the lane itself. Nothing is written.
                 let begin = &body[..wait];
                 let (fetch, expected): (&[&str], usize) = match name {
-                    name if name.contains("run_steps") => (&["v4.u32"], 1),
+                    name if name.contains("run_steps") || name.contains("run_fold") => {
+                        (&["v4.u32"], 1)
+                    }
                     name if name.contains("Scattered") => (&["u32"], 8),
                     // Units of 16 bytes, and one unit.
                     name if name.contains("GatheredI3V16") => (&["u32"], 4 + 1),
@@ -135,8 +140,12 @@ fn who_passes_does_so_behind_the_barrier_of_its_wait() {
             elsewhere += found.values().filter(|has| !**has).count();
         }
         // For two kinds of teams each: short forms; copies behind their wait; landings, on either side; lists, gathered
-        // and scattered, of three units; counted lanes, of two; and late waits. For warps alone: checks of a kernel.
-        assert_eq!((behind, elsewhere), (2 + 2 + 4 + 12 + 4 + 2 + 1, 3 + 1 + 2));
+        // and scattered, of three units; counted lanes, of two; and late waits. For warps alone: checks of a kernel. In one
+        // function for both: folds. Posts and reductions are in both kernels, or in one.
+        assert_eq!(
+            (behind, elsewhere),
+            (2 + 2 + 4 + 12 + 4 + 2 + 1 + 1, 3 + 1 + 2 + 1)
+        );
     }
 }
 

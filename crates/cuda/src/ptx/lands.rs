@@ -1,6 +1,8 @@
 //! Stores that someone looks for: bytes with tags, and registers of NICs.
 
-use super::{Item, TEXTS, always, functions, is_barrier, named};
+use std::collections::BTreeMap;
+
+use super::{Item, TEXTS, always, flow, functions, is_barrier, named};
 
 /// Nothing is sent to a landing before the barrier of the wait. Landed data is read in whole words, a tag together with
 /// its four bytes.
@@ -35,6 +37,30 @@ fn what_lands_comes_after_the_barrier_of_the_wait() {
                 assert_ne!(looks.count(), 0, "{name}");
             }
         }
+    }
+}
+
+/// A fold puts nothing before the barrier behind its waits for exposures. Each later store leaves a tag for what has come
+/// by the word, behind the acquire of that word.
+#[test]
+fn what_a_fold_puts_comes_after_the_barrier_of_its_waits() {
+    let acquires = |line: &str| line.starts_with("ld.acquire") || line.contains("wait_long");
+    for (text, _) in TEXTS {
+        let functions = functions(text);
+        let [(name, items)] = named(&functions, "run_fold")[..] else {
+            panic!("both kinds of teams have one function");
+        };
+        let mut puts = BTreeMap::new();
+        flow::follow(text, name, is_barrier, acquires, |at, line, has| {
+            if line.starts_with("st.relaxed.sys.global.v2.u64") {
+                *puts.entry(at).or_insert(true) &= has;
+            }
+        });
+        // A thread puts four pairs at a time, and leaves tags for as many.
+        let behind = puts.values().filter(|has| **has).count();
+        assert!(behind >= 4 && puts.len() > behind, "{name}: {puts:?}");
+        let orders = |item: &&Item| item.is("fence") || item.is("red.release");
+        assert_eq!(items.iter().filter(orders).count(), 0, "{name}");
     }
 }
 

@@ -316,7 +316,7 @@ fn a_team_adds_right_after_its_barrier() {
             let expected = match name.as_str() {
                 name if name.contains("tidegate_batch") => [2, 0],
                 // A landing has no add.
-                name if name.contains("run_land") => [0, 0],
+                name if name.contains("run_land") || name.contains("run_fold") => [0, 0],
                 // The kernel before has added.
                 name if name.contains("run_checks") => [0, 0],
                 // No stream waits for a reduction.
@@ -457,10 +457,13 @@ fn primitives_have_their_orders() {
                 name if name.contains("run_listed") && new => &["griddepcontrol."],
                 name if name.contains("run_behind") && new => &["griddepcontrol."],
                 name if name.contains("run_checks") && new => &["griddepcontrol."],
-                name if name.contains("tidegate_reduce") && new => &["griddepcontrol."],
+                name if name.contains("tidegate_reduce") => match new {
+                    true => &[posts[0], posts[1], "griddepcontrol."],
+                    false => &posts,
+                },
                 name if name.contains("give_up") => &counts,
                 name if name.contains("run_landing") => &[LANDS, "griddepcontrol."],
-                name if name.contains("land") => &[
+                name if name.contains("land") || name.contains("fold") => &[
                     LANDS,
                     "ld.relaxed.sys.global.v2.u64",
                     posts[1],
@@ -473,7 +476,7 @@ fn primitives_have_their_orders() {
                 _ => &[],
             };
             let lane = name.contains("run_") || name.contains("tidegate_batch");
-            let adds = lane && !name.contains("land") && !name.contains("steps");
+            let adds = lane && !["land", "fold", "steps"].iter().any(|it| name.contains(it));
             let promises =
                 |item: &Item| matches!(item, Item::Primitive(line) if line.ends_with(PROMISES));
             for item in items.iter().filter(|item| !(adds && promises(item))) {

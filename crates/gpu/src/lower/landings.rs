@@ -48,7 +48,8 @@ pub(super) fn in_short(steps: &[Step]) -> Option<ShortLane> {
     }
 }
 
-fn waited(wait: &Wait) -> Option<ShortLane> {
+/// A wait whose data may land.
+pub(super) fn waited(wait: &Wait) -> Option<ShortLane> {
     let landed = wait.landed?;
     Some(ShortLane {
         kind: LANE_WAITS | LANE_LANDS,
@@ -79,7 +80,8 @@ fn copied(wait: &Wait, mv: &Move) -> Option<ShortLane> {
     })
 }
 
-fn put(wait: &Wait, mv: &Move, add: &Add) -> Option<ShortLane> {
+/// A put that fills its slot.
+pub(super) fn put(wait: &Wait, mv: &Move, add: &Add) -> Option<ShortLane> {
     let landing = mv.landing?;
     let linear = (mv.src.shape, mv.dst.shape) == (Shape::Linear, Shape::Linear);
     // The wait's operand says which of two buffers it is.

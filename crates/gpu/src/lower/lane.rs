@@ -1,6 +1,6 @@
 //! A lane that is being lowered, and the sizes of the teams that carry lanes out.
 
-use super::layout::{Head, STEP_END, ShortLane, TEAM_BLOCKS, TEAM_WARPS, THREADS, push};
+use super::layout::{Head, STEP_END, ShortLane, TEAM_BLOCKS, TEAM_WARPS, THREADS, Vector, push};
 use super::lists::Lists;
 
 /// The most entries of all lists of a program.
@@ -61,6 +61,8 @@ pub(super) struct Lane {
     pub(super) short: ShortLane,
     /// The lane's short form with a landing, if its bytes land. One team carries it out.
     pub(super) landing: Option<ShortLane>,
+    /// If what lands is reduced: the vectors.
+    pub(super) vectors: Vec<Vector>,
     /// The lists of its copies.
     pub(super) lists: Lists,
     /// The number of the first of its counters.

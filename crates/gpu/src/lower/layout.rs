@@ -27,6 +27,9 @@ pub const STEP_ADD: u16 = 3;
 pub const STEP_STORE: u16 = 4;
 pub const STEP_CHECK: u16 = 5;
 
+/// The most vectors of a lane that lands and reduces.
+pub const MOST_VECTORS: usize = 66;
+
 pub const ADD_HAS_WAITER: u32 = 1;
 pub const MOVE_EARLY: u32 = 1;
 pub const MOVE_LAST_PARITY: u32 = 2;
@@ -116,6 +119,10 @@ pub struct ShortLane {
     pub tail: u64,
     /// For `LANE_LANDS`: the landing. `count` is the number of bytes; `dst` and `flip` locate the slot. If it is a wait,
     /// `out` is where its lane copies the slot, or 0.
+    ///
+    /// For `LANE_LANDS` with `LANE_REDUCES`: `from` vectors are put, and `to` terms are combined. They are in a list,
+    /// `tail` units of 16 bytes behind the beginning of the steps. The result goes to `dst`, and before that `src` is
+    /// copied to `out`, unless that is 0. `value` is the type of the elements, and `unit` their size.
     pub landing: u64,
     pub landing_flip: u64,
     /// For `LANE_LISTED`: `from` and `to` are the lists of the sources and the targets. A list has four bytes for each
@@ -236,6 +243,27 @@ pub struct TermStep {
     pub op: u32,
     /// Whether the parity is that of the lane's last wait.
     pub last: u32,
+}
+
+/// A vector of a lane that lands and reduces: one that it puts, or a term.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vector {
+    /// Those of its wait. A vector of this rank that is only combined has none.
+    pub word: u64,
+    pub operand: u64,
+    /// What is put; or the vector or slot that is combined.
+    pub src: u64,
+    pub flip: u64,
+    pub landing: u64,
+    pub landing_flip: u64,
+    pub op: u16,
+    /// Where its wait is, in units of 16 bytes from the lane's steps.
+    pub wait: u16,
+    /// Only the kernel uses these.
+    pub by_word: u16,
+    pub lacks: u16,
+    pub from: u64,
 }
 
 /// Why a stream has failed. It has not if `kind` is 0.
@@ -399,6 +427,7 @@ plain! {
     MoveStep: 88;
     ShapeStep: 56;
     TermStep: 32;
+    Vector: 64;
     State: 80;
     StampState: 48;
     RingHead: 256;

@@ -13,6 +13,7 @@
 
 pub(crate) mod apart;
 mod blocks;
+mod folds;
 pub(crate) mod landings;
 mod lane;
 #[allow(
@@ -140,7 +141,7 @@ impl Program {
             .collect::<Result<Vec<_>, _>>()?;
         let reduces = lanes.iter().any(|lane| lane.reductions != 0);
         if reduces {
-            without_forms(&mut lanes)?;
+            with_few_forms(&mut lanes)?;
         }
         let full = Sizes {
             lists: MOST_LISTED,
@@ -222,8 +223,10 @@ impl Program {
             relocations: Vec::new(),
         };
         // Counters come behind everything that is only read, each in a cache line of its own.
-        let steps: usize = lanes.iter().map(|lane| lane.steps.len()).sum();
-        let mut first = (program.bytes.len() + steps).next_multiple_of(128);
+        let steps = lanes
+            .iter()
+            .map(|lane| lane.steps.len() + size_of_val(&lane.vectors[..]));
+        let mut first = (program.bytes.len() + steps.sum::<usize>()).next_multiple_of(128);
         // The lists that have been written, with their offsets; and the offsets of each lane's lists.
         let mut written = Vec::new();
         let mut list_at = |list: &List| match list {
@@ -254,6 +257,8 @@ impl Program {
                     .copy_from_slice(&counter(lane, number));
                 program.relocations.push(place + wait);
             }
+            let vectors = lane.vectors.iter().flat_map(Plain::bytes);
+            program.bytes.extend(vectors);
             places.push((place / 16) as u32);
         }
         for (index, task) in tasks.iter().enumerate() {
@@ -351,29 +356,39 @@ impl Task {
 }
 
 /// Gives the lanes of a program that reduces their forms: its kernel has no others than these.
-fn without_forms(lanes: &mut [Lane]) -> Result<(), DeviceError> {
-    let kind = match lanes.iter().all(Lane::only_reduces) {
-        true => LANE_REDUCES,
-        false => LANE_STEPS,
-    };
+fn with_few_forms(lanes: &mut [Lane]) -> Result<(), DeviceError> {
+    let only = lanes.iter().all(Lane::only_reduces);
+    let mut folds = 0;
     for lane in lanes {
-        if lane
-            .landing
-            .take()
-            .is_some_and(|lands| lands.kind & LANE_ADDS == 0)
-        {
-            return Err(DeviceError::Unsupported {
-                device: "gpu",
-                what: "a reduction beside a wait whose data may land".into(),
-            });
-        }
-        lane.short = ShortLane {
-            kind,
-            count: lane.steps.len() as u64,
-            ..ShortLane::default()
+        let plain = lane.in_short(0).0;
+        let landing = lane.landing.take();
+        lane.short = match landing {
+            Some(fold) if fold.kind & LANE_REDUCES != 0 => {
+                folds += 1;
+                lane.landing = landing;
+                fold
+            }
+            Some(waits) if waits.kind & LANE_ADDS == 0 => {
+                return Err(DeviceError::Unsupported {
+                    device: "gpu",
+                    what: "a reduction beside a wait whose data may land".into(),
+                });
+            }
+            _ if plain.kind == LANE_ADDS => plain,
+            _ => ShortLane {
+                kind: if only { LANE_REDUCES } else { LANE_STEPS },
+                count: lane.steps.len() as u64,
+                ..ShortLane::default()
+            },
         };
     }
-    Ok(())
+    match folds {
+        ..2 => Ok(()),
+        _ => Err(DeviceError::Unsupported {
+            device: "gpu",
+            what: "several reductions of data that may land".into(),
+        }),
+    }
 }
 
 /// Lowers the steps of a lane. `slot` numbers the waits of the batch; `count` gives the addresses at which words of the
@@ -492,7 +507,13 @@ fn lower(
         }
     }
     let landed = |step: &Step| matches!(step, Step::Wait(wait) if wait.landed.is_some());
-    if !lane.rings {
+    let fold = (!lane.rings && lane.reductions == 1)
+        .then(|| folds::in_short(steps, &lane.waits))
+        .flatten();
+    if let Some(fold) = fold {
+        lane.landing = Some(fold.short);
+        lane.vectors = fold.vectors;
+    } else if !lane.rings {
         lane.landing = landings::in_short(steps);
     }
     // The origin may not add to a word.
@@ -503,6 +524,9 @@ fn lower(
         });
     }
     lane.end();
+    if let Some(fold) = lane.landing.as_mut().filter(|_| !lane.vectors.is_empty()) {
+        fold.tail = lane.steps.len() as u64 / 16;
+    }
     Ok(lane)
 }
 

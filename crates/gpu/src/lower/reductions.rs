@@ -25,7 +25,7 @@ const MOST: usize = 1 << 14;
 const MOST_LINES: u64 = 1 << 31;
 
 /// The operation of a fold, the elements' type, and whether the new value comes first.
-fn fold(mv: &Move) -> Option<(Op, Scalar, bool)> {
+pub(super) fn fold(mv: &Move) -> Option<(Op, Scalar, bool)> {
     match mv.action {
         Action::Fold { op, scalar, before } => Some((op, scalar, before)),
         _ => None,
@@ -48,7 +48,7 @@ pub(super) fn of(steps: &[Step]) -> Vec<&Move> {
 }
 
 /// The kernel's operation. The order of the operands matters to some operations alone.
-fn operation(op: Op, before: bool) -> u32 {
+pub(super) fn operation(op: Op, before: bool) -> u32 {
     u32::from(match (op, before) {
         (Op::Min, true) => OP_MIN_BEFORE,
         (Op::Max, true) => OP_MAX_BEFORE,
@@ -57,6 +57,9 @@ fn operation(op: Op, before: bool) -> u32 {
         _ => code(op),
     })
 }
+
+/// The kernel's operation of a term that replaces the value before it.
+pub(super) const REPLACE: u32 = Op::Replace as u32;
 
 /// How many units of a copy an element counts as. A thread has several lines on their way at a time, but one element.
 pub(super) const ELEMENT_WORTH: u64 = 2;

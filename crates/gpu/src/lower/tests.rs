@@ -1,5 +1,6 @@
 //! Which teams carry out the lanes of a batch, and what the tests of programs share.
 
+mod folds;
 mod landings;
 mod listed;
 mod short;

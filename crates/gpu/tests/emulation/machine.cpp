@@ -552,7 +552,7 @@ extern "C" u64 tidegate_layout(u64 *out) {
     u64 count = 0;
     auto note = [&](u64 value) { out[count++] = value; };
 #define FIELD(type, field) note(offsetof(type, field))
-    note(THREADS), note(WARPS), note(MAX_BLOCKED), note(POISON), note(1ull << QUANTUM_BITS), note(PART), note(MOST_BLOCKS);
+    note(THREADS), note(WARPS), note(MAX_BLOCKED), note(POISON), note(1ull << QUANTUM_BITS), note(PART), note(MOST_BLOCKS), note(MOST_VECTORS);
     note(TEAM_WARPS), note(TEAM_BLOCKS);
     note(STEP_END), note(STEP_WAIT), note(STEP_MOVE), note(STEP_ADD), note(STEP_STORE), note(STEP_CHECK);
     note(LANE_STEPS), note(LANE_WAITS), note(LANE_COPIES), note(LANE_ADDS), note(LANE_LANDS), note(LANE_LISTED), note(LANE_GATHERS), note(LANE_COUNTED), note(LANE_REDUCES);
@@ -574,6 +574,8 @@ extern "C" u64 tidegate_layout(u64 *out) {
     FIELD(MoveStep, unit), FIELD(MoveStep, src_shape), FIELD(MoveStep, dst_shape), FIELD(MoveStep, row);
     note(sizeof(Shape)), FIELD(Shape, table), FIELD(Shape, rank), FIELD(Shape, count), FIELD(Shape, stride);
     note(sizeof(Term)), FIELD(Term, src), FIELD(Term, flip), FIELD(Term, parity), FIELD(Term, op), FIELD(Term, last);
+    note(sizeof(Vector)), FIELD(Vector, word), FIELD(Vector, operand), FIELD(Vector, src), FIELD(Vector, flip), FIELD(Vector, landing), FIELD(Vector, landing_flip), FIELD(Vector, op);
+    FIELD(Vector, wait), FIELD(Vector, by_word), FIELD(Vector, lacks), FIELD(Vector, from);
     note(sizeof(Fault)), FIELD(Fault, kind), FIELD(Fault, window), FIELD(Fault, peer), FIELD(Fault, awaited), FIELD(Fault, epoch);
     note(sizeof(State)), FIELD(State, stop), FIELD(State, fault), FIELD(State, ring), FIELD(State, slots), FIELD(State, head), FIELD(State, taken), FIELD(State, dropped), FIELD(State, telling);
     note(sizeof(Blocked)), FIELD(Blocked, active), FIELD(Blocked, window), FIELD(Blocked, peer), FIELD(Blocked, awaited), FIELD(Blocked, epoch);

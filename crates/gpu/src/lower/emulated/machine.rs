@@ -447,6 +447,7 @@ pub(super) fn layout(sizes: Sizes) -> Vec<u64> {
         QUANTUM,
         PART,
         MOST_BLOCKS,
+        MOST_VECTORS as u64,
     ];
     let teams = [TEAM_WARPS, TEAM_BLOCKS].map(u64::from);
     let steps = [
@@ -495,6 +496,7 @@ pub(super) fn layout(sizes: Sizes) -> Vec<u64> {
         fields!(MoveStep: count src dst src_flip dst_flip parity result compare size sub action op scalar unit src_shape dst_shape row),
         fields!(ShapeStep: table rank count stride),
         fields!(TermStep: src flip parity op last),
+        fields!(Vector: word operand src flip landing landing_flip op wait by_word lacks from),
         fields!(RawFault: kind tag.window tag.peer tag.awaited epoch),
         fields!(State: stop fault stamps.ring stamps.slots stamps.head stamps.taken stamps.dropped stamps.telling),
         fields!(RawBlocked: active tag.window tag.peer tag.awaited epoch),

@@ -13,6 +13,7 @@
 //! * [`waits`]: lanes that only wait, in one launch and the next;
 //! * [`neighbours`]: lanes that share a block, each at an epoch of its own;
 //! * [`landings`]: bytes that land with tags, seen from either side;
+//! * [`folds`]: what lands is combined as it comes;
 //! * [`failure`]: poison, abort, streams that follow others, and reports of waits that take long;
 //! * [`checks`]: numbers that are too great;
 //! * [`mutants`]: each of these tests finds the errors that it is meant to find;
@@ -29,6 +30,7 @@ mod checks;
 mod couriers;
 mod edge;
 mod failure;
+mod folds;
 mod landings;
 mod launched;
 mod machine;
@@ -134,6 +136,12 @@ fn what_has_landed_is_in_the_slot_and_counted() {
 fn puts_that_land_do_nothing_else() {
     let Some(mut machine) = small() else { return };
     landings::check_puts(&mut machine, 0..300).unwrap();
+}
+
+#[test]
+fn what_lands_is_combined_in_order() {
+    let Some(mut machine) = small() else { return };
+    folds::check(&mut machine, 0..400).unwrap();
 }
 
 #[test]
@@ -255,6 +263,7 @@ fn the_stamped_kernel_does_what_the_other_does() {
     waits::check(machine, 0..150).unwrap();
     landings::check_waits(machine, 0..400).unwrap();
     landings::check_puts(machine, 0..100).unwrap();
+    folds::check(machine, 0..100).unwrap();
     neighbours::check(machine, 0..30).unwrap();
     failure::check_poison(machine, Form::Whole, 0..60).unwrap();
     failure::check_abort(machine, Form::Whole, 0..40).unwrap();

@@ -67,18 +67,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // The data lands before the exposure has come, or although the stream has failed.
     (
         LANDING,
-        "if (!exposed) exposed = !has_failed(launch) && wait_long(launch, (const WaitStep *)(launch.program + 16ull * at->steps), from, true);\n        stand->failed = !exposed;\n        stand->epoch = from;",
-        "stand->failed = false;\n        stand->epoch = from;",
+        "        stand->failed = !exposed;",
+        "        stand->failed = false;",
     ),
     (
         LANDING,
-        "for (int looks = 0; !stop && !turn.follow && looks < 64 && !(exposed",
-        "for (int looks = 0; !turn.follow && looks < 64 && !(exposed",
+        "for (int looks = 0; !stop && !turn.follow && looks < 64; looks++) {",
+        "for (int looks = 0; !turn.follow && looks < 64; looks++) {",
     ),
     (
         FOLLOW,
-        "for (int looks = 0; !stop && !turn.follow && looks < 64 && !(exposed",
-        "for (int looks = 0; !stop && looks < 64 && !(exposed",
+        "for (int looks = 0; !stop && !turn.follow && looks < 64; looks++) {",
+        "for (int looks = 0; !stop && looks < 64; looks++) {",
     ),
     (
         FOLLOW,

@@ -15,8 +15,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::machine::{MACHINE, Machine, SMALL, Scratch, compile_machine, kernel_source};
 use super::protocol::Form;
-use super::{checks, failure, landings as lands, moves, neighbours, order, protocol, waits};
+use super::{
+    checks, failure, folds as combines, landings as lands, moves, neighbours, order, protocol,
+    waits,
+};
 
+mod folds;
 mod landings;
 mod short;
 mod steps;
@@ -45,6 +49,7 @@ const LOOKS: Check = |machine| order::check_looks(machine, 0..40);
 const WAITS: Check = |machine| waits::check(machine, 0..400);
 const LANDED: Check = |machine| lands::check_waits(machine, 0..200);
 const LANDING: Check = |machine| lands::check_puts(machine, 0..200);
+const FOLDS: Check = |machine| combines::check(machine, 0..200);
 const NEIGHBOURS: Check = |machine| neighbours::check(machine, 0..100);
 
 fn mutants() -> Vec<Mutant> {
@@ -54,6 +59,7 @@ fn mutants() -> Vec<Mutant> {
         wait::MUTANTS,
         teams::MUTANTS,
         landings::MUTANTS,
+        folds::MUTANTS,
     ]
     .concat()
 }

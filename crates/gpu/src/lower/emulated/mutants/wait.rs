@@ -144,8 +144,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (WAITS, "if (!passed) turn.pass(true);", "turn.pass(true);"),
     (
         WAITS,
-        "*waiting() = record.lanes;\n        block_barrier();",
-        "*waiting() = record.lanes;",
+        "*waiting() = teams;\n        block_barrier();",
+        "*waiting() = teams;",
     ),
     (
         ORDER,

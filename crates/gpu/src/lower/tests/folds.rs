@@ -1,0 +1,163 @@
+//! Lanes that put, wait for what lands, and reduce.
+
+use super::*;
+use tidegate_hal::batch::{Landed, Landing, Op, Scalar};
+
+const BYTES: usize = 64;
+const RESULT: usize = 0x7000;
+const OWN: usize = 0x6000;
+const SAVED: usize = 0x6800;
+
+fn landing(base: usize) -> Landing {
+    Landing {
+        base: ptr(base),
+        flip: 256,
+    }
+}
+
+/// The wait for the data of an origin, by number.
+fn origin(number: usize) -> Step {
+    let mut waits = waiting(0x4000 + 64 * number);
+    waits.landed = Some(Landed {
+        from: landing(0x40_0000 + 4096 * number),
+        slot: ptr(0x30_0000 + 4096 * number),
+        flip: 128,
+        bytes: BYTES,
+    });
+    Step::Wait(waits)
+}
+
+fn doubles(src: usize, dst: usize) -> Move {
+    let mut copy = copy(BYTES / 8);
+    (copy.src.base, copy.dst.base, copy.early) = (ptr(src), ptr(dst), false);
+    copy
+}
+
+fn fold(src: usize, op: Op) -> Move {
+    let mut fold = doubles(src, RESULT);
+    fold.action = Action::Fold {
+        op,
+        scalar: Scalar::F64,
+        before: false,
+    };
+    fold
+}
+
+/// The term from an origin's slot.
+fn slot(number: usize, op: Op) -> Move {
+    let mut fold = fold(0x30_0000 + 4096 * number, op);
+    (fold.src.flip, fold.parity) = (128, ptr(0x4000 + 64 * number + 8));
+    fold
+}
+
+/// The put to a target, by number.
+fn target(number: usize, src: usize) -> Vec<Step> {
+    let mut copy = doubles(src, 0x20_0000 + 4096 * number);
+    (copy.landing, copy.early) = (Some(landing(0x50_0000 + 4096 * number)), true);
+    let words = 0x8000 + 128 * number;
+    vec![wait(words), Step::Move(copy), Step::Flush, add(words + 64)]
+}
+
+/// Three ranks, of which this one is the second: its steps, with the own vector here or there.
+fn all_reduce(own: usize) -> Vec<Step> {
+    let terms = [slot(0, Op::Replace), fold(own, Op::Sum), slot(2, Op::Sum)];
+    let moves = terms.map(Step::Move);
+    let waits = vec![origin(0), origin(2)];
+    [target(0, OWN), target(2, OWN), waits, moves.to_vec()].concat()
+}
+
+/// The form of a lane beside a post, and its list.
+fn form(steps: Vec<Step>) -> Result<(ShortLane, Vec<Vector>), DeviceError> {
+    let program = program(vec![steps, vec![add(0x9000)]], 8)?;
+    assert!(program.reduces);
+    let lane = lanes(&program)[0];
+    let post: ShortLane = read(&program.bytes[program.stride + size_of::<Record>()..]);
+    assert_eq!(post.kind, LANE_ADDS);
+    let at = 16 * (lane.steps as usize + lane.tail as usize);
+    let vector = |number: u64| read(&program.bytes[at + number as usize * size_of::<Vector>()..]);
+    Ok((lane, (0..lane.from + lane.to).map(vector).collect()))
+}
+
+#[test]
+fn one_lane_puts_waits_and_reduces() {
+    let (lane, list) = form(all_reduce(OWN)).unwrap();
+    assert_eq!(lane.kind, LANE_LANDS | LANE_REDUCES);
+    assert_eq!((lane.from, lane.to, lane.count), (2, 3, BYTES as u64));
+    assert_eq!((lane.dst, lane.out, lane.unit), (RESULT as u64, 0, 3));
+    let sources: Vec<_> = list.iter().map(|it| it.src).collect();
+    let own = OWN as u64;
+    assert_eq!(sources, [own, own, 0x30_0000, own, 0x30_2000]);
+    let landings: Vec<_> = list.iter().map(|it| it.landing).collect();
+    assert_eq!(landings, [0x50_0000, 0x50_2000, 0x40_0000, 0, 0x40_2000]);
+    let waits: Vec<_> = list.iter().map(|it| it.operand).collect();
+    assert_eq!(waits, [0x8008, 0x8108, 0x4008, 0, 0x4088]);
+    let ops: Vec<_> = list[2..].iter().map(|it| u32::from(it.op)).collect();
+    assert_eq!(ops, [reductions::REPLACE, 0, 0]);
+    // Each wait is where its vector says.
+    let program = program(vec![all_reduce(OWN)], 8).unwrap();
+    let steps = 16 * lanes(&program)[0].steps as usize;
+    for vector in list.iter().filter(|it| it.operand != 0) {
+        let step: WaitStep = read(&program.bytes[steps + 16 * usize::from(vector.wait)..]);
+        assert_eq!((step.head.kind, step.operand), (STEP_WAIT, vector.operand));
+    }
+}
+
+#[test]
+fn what_the_result_overwrites_is_saved_or_comes_first() {
+    // It is saved, and the term is read where it was.
+    let mut steps = all_reduce(SAVED);
+    let folds = steps.len() - 3;
+    steps.insert(folds, Step::Move(doubles(RESULT, SAVED)));
+    let (lane, list) = form(steps).unwrap();
+    assert_eq!((lane.src, lane.out), (RESULT as u64, SAVED as u64));
+    assert_eq!(list[3].src, RESULT as u64);
+    // What is there is the first term. Nothing is put.
+    let first = [slot(0, Op::Sum), slot(2, Op::Sum)].map(Step::Move);
+    let (lane, list) = form([&[origin(0), origin(2)][..], &first].concat()).unwrap();
+    assert_eq!((lane.from, lane.to, list[0].src), (0, 3, RESULT as u64));
+    assert_eq!(u32::from(list[0].op), reductions::REPLACE);
+}
+
+#[test]
+fn other_reductions_of_what_lands_are_refused() {
+    let waits = || vec![origin(0), origin(2)];
+    let of = |moves: Vec<Move>| {
+        let moves: Vec<_> = moves.into_iter().map(Step::Move).collect();
+        [waits(), moves].concat()
+    };
+    let both = || vec![slot(0, Op::Replace), slot(2, Op::Sum)];
+    assert!(form(of(both())).is_ok());
+    let changed = |change: fn(&mut Move)| {
+        let mut moves = both();
+        change(&mut moves[1]);
+        of(moves)
+    };
+    let refused = [
+        // A wait whose slot nobody reads; a slot that is read twice, or is of another wait.
+        of(vec![slot(0, Op::Replace)]),
+        of([both(), vec![slot(2, Op::Sum)]].concat()),
+        of(vec![slot(0, Op::Replace), slot(1, Op::Sum)]),
+        // A part of a slot; the wrong buffer; the wrong parity; a destination of its own.
+        changed(|mv| mv.count = 4),
+        changed(|mv| mv.src.flip = 64),
+        changed(|mv| mv.parity = ptr(0x4008)),
+        changed(|mv| mv.dst.base = ptr(0x7800)),
+        // What one thread reads, another one writes.
+        of([both(), vec![fold(RESULT + 8, Op::Sum)]].concat()),
+        [target(0, RESULT + 8), of(both())].concat(),
+        // A step behind the folds.
+        [of(both()), vec![add(0x3000)]].concat(),
+    ];
+    for (number, steps) in refused.into_iter().enumerate() {
+        let refused = matches!(form(steps), Err(DeviceError::Unsupported { .. }));
+        assert!(refused, "{number}");
+    }
+    // The kernel has room for the vectors of one such lane.
+    let two = program(vec![of(both()), of(both())], 8);
+    assert!(matches!(two, Err(DeviceError::Unsupported { .. })));
+    let many: Vec<_> = (0..MOST_VECTORS).map(origin).collect();
+    let first = std::iter::once(slot(0, Op::Replace));
+    let folds = first.chain((1..MOST_VECTORS).map(|number| slot(number, Op::Sum)));
+    let many = [many, folds.map(Step::Move).collect()].concat();
+    assert!(matches!(form(many), Err(DeviceError::Unsupported { .. })));
+}
