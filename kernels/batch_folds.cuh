@@ -20,9 +20,12 @@ DEV Vector *shared_vectors() {
     return all;
 }
 
+// Whether both halves of a pair have their epoch's tag.
+DEV bool has_landed(u64 first, u64 second, u32 tag) { return (u32)(first >> 32) == tag && (u32)(second >> 32) == tag; }
+
 DEV u64 bits_of(Pair pair) { return pair.first | (u64)pair.second << 32; }
 
-// Combines the elements of two pairs. It is not inlined, because it is long, and is needed in several places.
+// Combines the elements of two pairs. It is not inlined, because it is long, and the loop around it is unrolled.
 APART u64 combined_pair(u32 scalar, u32 op, u32 unit, u64 a, u64 b) {
     u64 both = 0;
 #pragma unroll 1
@@ -47,7 +50,7 @@ struct Fold {
     u32 number, scalar, unit;
     u64 dst, bytes, next;
     // By the numbers of terms: those whose words had come when they were looked at last, and those that have not landed.
-    // The slots of the latter are as their origins have left them.
+    // The slots of the latter are as their origins left them.
     u64 come, by_word;
     u32 lacks;  // the first term whose pair was missing when it was looked for last
 
@@ -87,7 +90,7 @@ struct Fold {
 #pragma unroll
                 for (u32 k = 0; k < ABREAST; k++) {
                     if (!(missing >> k & 1)) continue;
-                    if ((u32)(first[k] >> 32) == tags[k] && (u32)(second[k] >> 32) == tags[k]) {
+                    if (has_landed(first[k], second[k], tags[k])) {
                         found[k] = (u32)first[k] | second[k] << 32;
                         missing &= ~(1u << k);
                     } else if (come >> (begin + k) & 1) {
@@ -133,8 +136,11 @@ APART bool fold_late(const Launch &launch, Either team, Stand *stands, const Lan
     const bool first = team.rank() == 0;
     const auto wait_of = [&](u32 t) { return (const WaitStep *)(launch.program + 16ull * (at->steps + fold.terms[t].wait)); };
     const auto blocked = [&](u32 t) { return &launch.mirror->blocked[wait_of(t)->slot]; };
-    // By the numbers of terms, as the first thread knows them: those that have come, and those that are reported.
-    u64 there = 0, reported = 0;
+    u64 reported = 0;  // the terms, by their numbers
+    const auto end_report = [&](u32 t) {
+        if (reported >> t & 1) store_release32(&blocked(t)->active, 0);
+        reported &= ~(1ull << t);
+    };
     bool ok = false;
     for (u32 round = 0;; round++) {
         // As in `landed_late`.
@@ -145,27 +151,27 @@ APART bool fold_late(const Launch &launch, Either team, Stand *stands, const Lan
 #pragma unroll 1
             for (u32 t = 0; t < fold.number && !(ended & END); t++) {
                 const Vector &term = fold.terms[t];
-                if (!term.operand || there >> t & 1) continue;
+                if (!term.operand) continue;
+                const u64 value = load_relaxed(term.word), epoch = term.from >> QUANTUM_BITS;
                 const WaitStep *wait = wait_of(t);
-                const u64 value = load_acquire(term.word), epoch = term.from >> QUANTUM_BITS;
-                const bool poisoned = value & POISON;
-                if (reached(value, term.from, QUANTUM)) {
-                    there |= 1ull << t;
-                    if (reported >> t & 1) store_release32(&blocked(t)->active, 0);
-                    reported &= ~(1ull << t);
-                } else if (poisoned) {
-                    // What has landed before the poison is visible now. If a pair is missing, it will not come. Usually
-                    // all of them are missing; but a rank may have died while its pairs landed.
-                    u64 one, other;
-                    const u32 tag = tag_of(term.from, QUANTUM);
-                    load_both(term.landing + (is_odd(tag) ? term.landing_flip : 0), one, other);
-                    const bool landed = (u32)(one >> 32) == tag && (u32)(other >> 32) == tag;
+                const bool has_come = reached(value, term.from, QUANTUM);
+                // What had landed before the poison is visible once the poison is acquired.
+                const bool poisoned = !has_come && value & POISON && load_acquire(term.word) & POISON;
+                u64 one, other;
+                const u32 tag = tag_of(term.from, QUANTUM);
+                load_both(term.landing + (is_odd(tag) ? term.landing_flip : 0), one, other);
+                const bool there = has_come || has_landed(one, other, tag);
+                if (poisoned) {
+                    // If a pair is missing, it will not come. Usually all of them are missing; but a rank may have died
+                    // while its pairs landed.
                     ended |= 1ull << t;
-                    if (!landed || term.lacks) {
+                    if (!there || term.lacks) {
                         Fault fault = {FAULT_WAIT, wait->window, wait->peer, wait->awaited, epoch};
                         record_fault(launch, fault);
                         ended = END;
                     }
+                } else if (there) {
+                    end_report(t);
                 } else if (round >= 64 && round % 64 == 0 && !load_relaxed32(&blocked(t)->active)) {
                     blocked(t)->window = wait->window;
                     blocked(t)->peer = wait->peer;
@@ -190,9 +196,7 @@ APART bool fold_late(const Launch &launch, Either team, Stand *stands, const Lan
         if (ok) break;
         if (round > 16) pause(round > 256 ? 1000 : 50);
     }
-    if (first)
-        for (u32 t = 0; t < fold.number; t++)
-            if (reported >> t & 1) store_release32(&blocked(t)->active, 0);
+    for (u32 t = 0; t < fold.number; t++) end_report(t);
     return ok;
 }
 
@@ -235,15 +239,16 @@ APART void run_fold(const Launch &launch, Either team, Stand *stands, const Lane
         if (kept) copied = fetch_pair(own, rank, bytes);
     }
     const u32 stop = load_relaxed32(&turn.state->stop);
-    bool ok = true;
-    // Each wait has a thread. Of the waits for data, only the operands are needed now.
+    bool ok = !first || !(stop || turn.follow) || !has_failed(launch);
+    // The threads share the waits. Of the waits for data, only the operands are needed now.
     for (u32 t = rank; t < all; t += team.size) {
         Vector &vector = vectors[t];
         if (!vector.operand) continue;
         const u64 from = load_relaxed(vector.operand);
         vector.from = from;
         if (t >= puts) continue;
-        const bool exposed = await_exposure(launch, turn, stop, vector.word, from, (const WaitStep *)(launch.program + 16ull * (at->steps + vector.wait)));
+        const WaitStep *wait = (const WaitStep *)(launch.program + 16ull * (at->steps + vector.wait));
+        const bool exposed = await_exposure(launch, turn, stop, vector.word, from, wait);
         ok = ok && exposed;
     }
     if (!ok) stands[0].failed = 1;
@@ -252,6 +257,7 @@ APART void run_fold(const Launch &launch, Either team, Stand *stands, const Lane
         if (first) give_up(launch, at->steps, false);
         return;
     }
+    STAMP(const u64 exposed_at = global_timer();)
 
     for (u64 i = rank; i < pairs; i += team.size) {
 #pragma unroll 1
@@ -272,7 +278,6 @@ APART void run_fold(const Launch &launch, Either team, Stand *stands, const Lane
         }
     }
     for (u32 t = rank; t < puts; t += team.size) store_relaxed(vectors[t].operand, vectors[t].from + QUANTUM);
-    STAMP(if (first) for (u32 t = 0; t < puts; t++) stamp_leg(launch, at, vectors[t]), marks().moves();)
 
     if (stop || turn.follow || !fold.look(team.size, 64)) stands[1].failed = 1;
     team.barrier();
@@ -286,6 +291,8 @@ APART void run_fold(const Launch &launch, Either team, Stand *stands, const Lane
         if (!vector.by_word) red_u64(vector.word, QUANTUM);
         store_relaxed(vector.operand, vector.from + QUANTUM);
     }
-    STAMP(if (first) for (u32 t = puts; t < all; t++) if (vectors[t].operand) stamp_leg(launch, at, vectors[t]);)
+    // All legs are written now: earlier, that would delay what they are about.
+    STAMP(const u64 there_at = global_timer();)
+    STAMP(if (first) for (u32 t = 0; t < all; t++) if (vectors[t].operand) stamp_leg(launch, at, vectors[t], t < puts ? exposed_at : there_at);)
     STAMP(if (first) marks().moves(), end_leg();)
 }

@@ -163,10 +163,12 @@ DEV void end_wait(const WaitStep *wait, u64 from) {
     else at.waited(from, wait->quantum);
 }
 
-// A leg of a fold, whose waits are over together.
-DEV void stamp_leg(const Launch &launch, const Lane *lane, const Vector &vector) {
+// The next leg of a fold, whose wait was over at this time.
+DEV void stamp_leg(const Launch &launch, const Lane *lane, const Vector &vector, u64 when) {
     begin_wait((const WaitStep *)(launch.program + 16ull * (lane->steps + vector.wait)));
-    marks().waited(vector.from, QUANTUM);
+    Marks &at = marks();
+    at.waited(vector.from, QUANTUM);
+    at.satisfied = at.moved = at.ended = when;
 }
 
 #endif

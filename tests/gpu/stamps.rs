@@ -173,14 +173,55 @@ fn an_all_reduce_is_stamped_with_its_reduction() {
             let legs = all(&stamps, from);
             let batches = legs.chunk_by(|one, next| one.batch == next.batch);
             let lanes: Vec<_> = batches.map(<[Leg]>::len).collect();
-            // The lane has a leg for each of its waits. Two ranks exchange whole vectors, and a long sum follows, which is
-            // divided among lanes.
+            // Two ranks exchange whole vectors. A short sum is one batch, with a leg for the post, and one for each wait
+            // of the other lane. A long sum follows in a batch of its own, which is divided among lanes.
             match len {
-                100 => assert_eq!(lanes, [3 * TIMES]), // of one batch
+                100 => assert_eq!(lanes, [3 * TIMES]),
                 _ => assert!(lanes.len() == 2 * TIMES && lanes[1] >= 1, "{lanes:?}"),
             }
         });
     }
+}
+
+/// Each kind of short reduction is one batch, also where a rank only receives. In a scan, whose targets are no origins,
+/// that is the last rank.
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn short_reductions_are_one_batch() {
+    const RANKS: usize = 3;
+    ranks(RANKS, |world, _| {
+        let (rank, (unbound, stamps)) = (world.rank(), stamped(&world));
+        stream!(let s = unbound);
+        let on = |len| Region::from_slice(&world, &vec![1.0; len]).unwrap().on(&s);
+        let (mut x, mut y, wide) = (on(2).unwrap(), on(2).unwrap(), on(2 * RANKS).unwrap());
+        let choice = tidegate::Choice {
+            scan: RANKS,
+            ..tidegate::Choice::default()
+        };
+        let mut sums = AllReduce::<f64>::open(&s, "sums", 2).unwrap();
+        let mut to_one = Reduce::<f64>::open(&s, "to one", 1, 2).unwrap();
+        let mut parts = ReduceScatter::<f64>::open(&s, "parts", 2).unwrap();
+        let mut scan = Scan::<f64>::open_with(&s, "scan", 2, choice).unwrap();
+        let mut batches = |what: &mut dyn FnMut() -> tidegate::Result<()>| {
+            let from = now();
+            what().unwrap();
+            s.synchronize().unwrap();
+            let legs = all(&stamps, from);
+            legs.chunk_by(|one, next| one.batch == next.batch).count()
+        };
+        assert_eq!(
+            batches(&mut || sums.reduce_into(&s, &x, &mut y, Op::Sum)),
+            1
+        );
+        assert_eq!(batches(&mut || sums.reduce(&s, &mut y, Op::Sum)), 1);
+        assert_eq!(batches(&mut || to_one.reduce(&s, &mut x, Op::Sum)), 1);
+        assert_eq!(batches(&mut || parts.sum(&s, &wide, &mut y)), 1);
+        let expected = if rank == 1 { 2 } else { 1 };
+        assert_eq!(
+            batches(&mut || scan.reduce_into(&s, &x, &mut y, Op::Sum)),
+            expected
+        );
+    });
 }
 
 /// Nobody takes stamps while many are made. The stream goes on, keeps the oldest, and counts the others.

@@ -63,21 +63,21 @@ impl Stamped {
 #[derive(Clone, Copy)]
 pub(crate) struct Kernels {
     pub(crate) batch: Function,
-    /// For batches in which every lane reduces.
+    /// For batches in which a lane reduces.
     reduce: Function,
 }
 
 impl Kernels {
-    /// The functions of these names, for all batches and for those that only reduce.
+    /// The functions of these names: for batches of which no lane reduces, and for the others.
     pub(crate) fn of(
         driver: &'static dyn Driver,
         module: Module,
         [batch, reduce]: [&CStr; 2],
         limits: &Limits,
     ) -> Result<Self, DeviceError> {
-        let (batch, resident) = function(driver, module, batch, limits)?;
-        let (reduce, _) = function(driver, module, reduce, limits)?;
-        if resident == 0 {
+        let (batch, batches) = function(driver, module, batch, limits)?;
+        let (reduce, reductions) = function(driver, module, reduce, limits)?;
+        if batches.min(reductions) == 0 {
             return Err(DeviceError::Unsupported {
                 device: limits.vendor,
                 what: format!(
@@ -89,7 +89,7 @@ impl Kernels {
         Ok(Kernels { batch, reduce })
     }
 
-    /// The function for a program, which `reduces` and does nothing else, or does not.
+    /// The function for a program of which a lane `reduces`, or does not.
     pub(crate) fn of_program(&self, reduces: bool) -> Function {
         if reduces { self.reduce } else { self.batch }
     }

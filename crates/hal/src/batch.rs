@@ -24,18 +24,27 @@
 //!   quantum to the word itself. So once the wait is over, the word has counted its epoch, however the data came.
 //! - A copy of the slot may stand behind that wait. A device may copy bytes as soon as it has found them. So if the wait
 //!   fails, some bytes may have been copied.
-//! - One lane can be a whole *short reduction*: puts that may land; then waits for such puts of others; then a copy of
-//!   this rank's vector, or none; then folds of all slots, and of other memory of this rank, to one destination. All of
-//!   these have the same number of bytes, linear sides that are aligned to 4, and none of them overlap unless they are
-//!   the same. (The copy overlaps with nothing. Folds read what it has written.) A device may then leave the slots as
-//!   they were, make all puts of the lane together, after all of their waits, and combine elements as they come. A batch
-//!   has at most one such lane.
 //! - Until then the word lacks the epochs that have landed, and may already have counted *later* ones. So a wait may
 //!   take the count for its own epoch only if it acquired the word and then found no tags. (An add releases what landed
 //!   before it.)
 //!
 //! A device whose [`land_up_to`](crate::device::Device::land_up_to) is not zero promises that all of its waits look at
 //! landings. Each of its moves may choose whether to use one.
+//!
+//! # Short reductions
+//!
+//! On such a device, one lane of a batch can be a whole *short reduction*. Its steps are:
+//!
+//! - at most [`MOST_REDUCED`] puts, each of which may land, with its wait and its add;
+//! - then at most [`MOST_REDUCED`] waits for what may land, and at least one;
+//! - then perhaps a copy, from memory of this device to other memory of it;
+//! - then folds to one destination: one of each slot, and at most one of memory of this device.
+//!
+//! All of them have the same number of bytes, and linear sides that are aligned to 4. What is put, copied and folded, and
+//! the destination, are [the same or apart](same_or_apart). Only the folds touch what the copy writes.
+//!
+//! The device may leave the slots as they were. It may make all puts together, when all targets have posted, and combine
+//! elements as they come. So if a wait fails, some elements may have been combined.
 //!
 //! # Rings
 //!
@@ -66,6 +75,8 @@ mod raw_tag;
 
 pub use lanes::{Batch, Lane};
 pub use raw_tag::RawTag;
+
+use std::ops::Range;
 
 use crate::ids::WindowId;
 use crate::memory::Ptr;
@@ -133,7 +144,8 @@ impl std::fmt::Display for Awaited {
 ///
 /// - `word - operand >= quantum`: the wait then advances the operand by `quantum`;
 /// - all data has [landed](Landed) with the tag `operand / quantum + 1`: the wait then copies the data into its slot, and
-///   advances both the operand and the word. Landed data counts even if the word is poisoned.
+///   advances both the operand and the word. Landed data counts even if the word is poisoned. (In a
+///   [short reduction](self#short-reductions) the slot may stay as it was.)
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     /// The word, in memory of this device. Others add to it.
@@ -256,6 +268,23 @@ impl Landing {
     pub const fn room(bytes: usize) -> usize {
         (2 * bytes).next_multiple_of(16)
     }
+}
+
+/// The most puts of a [short reduction](self#short-reductions), and the most waits for what lands.
+pub const MOST_REDUCED: usize = 32;
+
+/// Whether two runs of addresses are the same, or have nothing in common.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate_hal::batch::same_or_apart;
+///
+/// assert!(same_or_apart(&(16..32), &(16..32)) && same_or_apart(&(16..32), &(32..48)));
+/// assert!(!same_or_apart(&(16..32), &(20..36)));
+/// ```
+pub fn same_or_apart<T: Ord>(one: &Range<T>, other: &Range<T>) -> bool {
+    one == other || one.end <= other.start || other.end <= one.start
 }
 
 /// Data that a wait may find in a landing, and the slot that it belongs to.

@@ -2,13 +2,18 @@
 //!
 //! # Model
 //!
-//! As a rule a round that reduces is two batches: the reduction begins when all waits are over. If all data of the round
-//! [lands](tidegate_hal::batch#landings), one lane can do it: the puts, then the waits, then the reduction. The device
-//! carries it out in one launch, and combines the elements as they come. A result that replaces the rank's own vector,
-//! which the puts read, is right, too: within a lane steps have an order.
+//! As a rule a round that reduces is two batches: the reduction begins when all waits are over. If all data of the
+//! round lands, one lane can do everything: a [short reduction](tidegate_hal::batch#short-reductions) puts, waits, and
+//! combines elements as they come, in one launch.
+//!
+//! The device may make all puts of the lane together, when all targets have posted. So a target that is late could hold
+//! up the put to another one. That cannot happen: each target is an origin, too, and the slots have two buffers. So the
+//! post that a put waits for was in the batch by which its target put to this rank one epoch before, and this rank has
+//! waited for that. (Before the first post, a buffer is free.)
 
 use std::ops::Range;
 
+use tidegate_hal::batch::{MOST_REDUCED, same_or_apart};
 use tidegate_hal::device::Device;
 
 use super::Half;
@@ -16,7 +21,7 @@ use super::edge::Edge;
 use super::round::peer_of;
 use super::round_plan::{LocalAction, LocalMove, Origin, Putting, RoundPlan, Run};
 
-/// Whether one lane can do all that a round puts, receives and moves, posts aside.
+/// Whether one lane can do everything that a round does, except for its posts.
 pub(super) fn is_one_lane<D: Device>(
     [inbound, outbound]: [&Half<D>; 2],
     edges: &[Edge],
@@ -30,65 +35,95 @@ pub(super) fn is_one_lane<D: Device>(
         return false;
     };
     let bytes = first.count * size;
-    let is_even = |run: &Run<'_, D>| run.at().0.addr().is_multiple_of(4);
-    let result = first.to.addresses(bytes);
-    // Two runs of the lane are the same, or have nothing in common.
-    let is_apart =
-        |one: &Range<usize>| *one == result || one.end <= result.start || result.end <= one.start;
+    let short = Short {
+        bytes,
+        result: first.to.addresses(bytes),
+    };
+    let (puts, receives) = (&plan.puts, &plan.receives);
+    let is_small = |number: usize| number <= MOST_REDUCED;
+    if receives.is_empty() || !is_small(receives.len()) || !is_small(puts.len()) {
+        return false;
+    }
 
-    // Everything that comes is a term of the reduction, and lands.
-    let lands = plan.receives.iter().all(|received| {
+    // Everything that comes is a term, and lands.
+    let lands = receives.iter().all(|received| {
         let peer = &inbound.peers[peer_of(inbound, received.rank)];
-        let whole = received.count * size == bytes;
-        whole && peer.landed.is_some_and(|landed| landed.bytes == bytes)
+        let landed = peer.landed.is_some_and(|landed| landed.bytes == bytes);
+        landed && received.count * size == bytes
     });
     let slots = || lane.iter().filter_map(slot_of);
-    let has = |received: (usize, usize)| slots().filter(|slot| *slot == received).count() == 1;
-    let all = plan.receives.iter().all(|it| has((it.rank, it.slot)));
+    let is_read_once = |it: (usize, usize)| slots().filter(|slot| *slot == it).count() == 1;
+    let all = receives.iter().all(|it| is_read_once((it.rank, it.slot)));
+    let only = slots().count() == receives.len() && lane.len() <= receives.len() + 1;
     let is_term = |one: &LocalMove<'_, D>| {
         let reduces = matches!(one.action, LocalAction::Reduce { .. });
         let same = one.count == first.count && one.to.at() == first.to.at();
-        let reads = match &one.from {
-            Origin::Run(run) => is_even(run) && is_apart(&run.addresses(bytes)),
+        let fits = match &one.from {
+            Origin::Run(run) => short.may_read(run),
             Origin::Slot(.., offset) => *offset == 0,
         };
-        reduces && same && reads
+        reduces && same && fits
     };
-    let reduces = bytes.is_multiple_of(4) && is_even(&first.to) && lane.iter().all(is_term);
+    let reduces = short.may_read(&first.to) && lane.iter().all(is_term);
 
-    // All that is put is as long, and lands, too. The device may make all puts only when all targets have posted. So each
-    // target is an origin, too: this rank waits for it in any case.
-    let puts = plan.puts.iter().all(|put| {
+    // Everything that is put is as long, and lands, too.
+    let is_put = |put: &super::round_plan::Put<'_, D>| {
         let edge = &edges[put.slot];
         let target = outbound.peers[edge.lane].rank;
-        let whole = matches!(put.what, Putting::All) && put.count * size == bytes;
-        let even = is_even(&put.from) && is_apart(&put.from.addresses(bytes));
-        let mutual = plan.receives.iter().any(|received| received.rank == target);
-        whole && put.count == edge.len && edge.landing.is_some() && even && mutual
-    });
-
-    // A copy of the rank's own vector, which is a term then.
+        let whole = matches!(put.what, Putting::All) && put.count == edge.len;
+        let lands = edge.landing.is_some() && put.count * size == bytes;
+        let is_origin = receives.iter().any(|received| received.rank == target);
+        whole && lands && short.may_read(&put.from) && is_origin && edge.flip != 0
+    };
+    let is_copy = |one: &LocalMove<'_, D>| {
+        let copies = matches!(one.action, LocalAction::Copy) && one.count == first.count;
+        let sources = puts.iter().map(|put| &put.from);
+        match &one.from {
+            Origin::Run(from) => copies && short.may_copy(from, &one.to, sources, lane),
+            Origin::Slot(..) => false,
+        }
+    };
     let copies = match &plan.beside[..] {
         [] => true,
-        [copy] => match &copy[..] {
-            [
-                LocalMove {
-                    action: LocalAction::Copy,
-                    from: Origin::Run(from),
-                    to,
-                    count,
-                },
-            ] => {
-                let is_read = |one: &LocalMove<'_, D>| matches!(&one.from, Origin::Run(run) if run.at() == to.at());
-                let even = is_even(from) && is_even(to) && is_apart(&from.addresses(bytes));
-                *count == first.count && even && lane.iter().any(is_read)
-            }
-            _ => false,
-        },
+        [one] => one.len() == 1 && one.iter().all(is_copy),
         _ => false,
     };
-    let is_whole = !plan.receives.is_empty() && slots().count() == plan.receives.len();
-    is_whole && lands && all && reduces && puts && copies
+    lands && all && only && reduces && copies && puts.iter().all(is_put)
+}
+
+/// A short reduction: the length of its vectors, and where the result goes.
+struct Short {
+    bytes: usize,
+    result: Range<usize>,
+}
+
+impl Short {
+    /// Whether the lane may read a run: the device moves words of four bytes, and who writes one has read it before.
+    fn may_read<D: Device>(&self, run: &Run<'_, D>) -> bool {
+        let run = run.addresses(self.bytes);
+        let aligned = (run.start | run.end).is_multiple_of(4);
+        aligned && same_or_apart(&run, &self.result)
+    }
+
+    /// Whether the lane may copy a run that the result overwrites, for a term. Nothing else touches the copy.
+    fn may_copy<'a, 'b: 'a, D: Device>(
+        &self,
+        from: &Run<'b, D>,
+        to: &Run<'b, D>,
+        mut sources: impl Iterator<Item = &'a Run<'b, D>>,
+        lane: &[LocalMove<'_, D>],
+    ) -> bool {
+        let copy = to.addresses(self.bytes);
+        let is_clear = |run: &Range<usize>| *run != copy && same_or_apart(run, &copy);
+        let own = lane.iter().filter_map(|one| match &one.from {
+            Origin::Run(run) => Some(run.addresses(self.bytes)),
+            Origin::Slot(..) => None,
+        });
+        let clear = is_clear(&self.result)
+            && is_clear(&from.addresses(self.bytes))
+            && sources.all(|run| is_clear(&run.addresses(self.bytes)));
+        clear && self.may_read(from) && self.may_read(to) && own.clone().all(|run| run == copy)
+    }
 }
 
 /// The slot that a move reads, and its rank.

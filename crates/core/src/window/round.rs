@@ -222,8 +222,8 @@ impl<D: Device> Round<D> {
         for index in &awaited {
             waits.push(vec![wait_step(&inbound.peers[*index], window)]);
         }
-        // Where lanes go side by side, which is where there is a limit to them, long reductions are faster as a batch of
-        // their own. It has no waits, so it may have all of the device.
+        // Where lanes go side by side, which is where there is a limit to them, long reductions are faster as a batch
+        // of their own. It has no waits, so it may have all of the device.
         let in_one = most < usize::MAX
             && (earlier.is_none() && !late)
             && is_one_lane([inbound, outbound], edges, plan, size);
@@ -332,9 +332,10 @@ impl<D: Device> Round<D> {
             // SAFETY: words lie in blocks that the halves hold. Posts, puts and waits touch different words, as in an
             // exchange. The moves of the puts write slots of peers. The moves beside and behind the waits write regions
             // of the stream. The caller promises that the former touch nothing that others write, and `follower` has
-            // checked that of the latter, or `may_be_late`; in one lane, they have an order. They read slots that their
-            // lane has waited for, and that are exposed again by a post of a later batch, or behind them. Moves into a
-            // lane that has a landing were left out, unless `is_one_lane` has found the lane that may have them.
+            // checked that of the latter, or `may_be_late`. They read slots that their lane has waited for, and that are
+            // exposed again by a post of a later batch, or behind them. Moves into a lane that has a landing were left
+            // out. Only if `is_one_lane` has checked what a short reduction may be, there is one. It is the only lane of
+            // `lanes`, and the others post.
             let (posts, waits) = unsafe {
                 let keep = addresses.into_iter().flatten().map(Address::keep);
                 let posts = Batch::new(posts, keep.collect());

@@ -2,30 +2,28 @@
 //!
 //! # Model
 //!
-//! This is all that a rank does in a short reduction. As lanes of their own, the puts and the waits are one launch, and
-//! the reduction is another. One lane does it in one launch (`kernels/batch_folds.cuh`): each thread has elements of
-//! its own, and combines what it finds in the landings.
+//! This is a [short reduction](tidegate_hal::batch#short-reductions). As lanes of their own, its puts and waits would be
+//! one launch, and its folds another. One lane does it in one launch (`kernels/batch_folds.cuh`): each thread has
+//! elements of its own, and combines what it finds in the landings.
 //!
 //! The lane's short form has a list of [`Vector`]s behind the lane's steps: first what is put, then the terms of the
 //! reduction. The steps are read only if something goes wrong.
 
 use std::ops::Range;
 
-use tidegate_hal::batch::{Action, Add, Move, QUANTUM, Shape, Step, Wait};
+use tidegate_hal::batch::{
+    Action, Add, MOST_REDUCED, Move, QUANTUM, Shape, Side, Step, Wait, same_or_apart,
+};
 use tidegate_hal::memory::Ptr;
 
 use super::layout::{LANE_LANDS, LANE_REDUCES, MOST_VECTORS, ShortLane, Vector, WaitStep, address};
 use super::{landings, moves, reductions};
 
-/// The most terms, which the kernel counts by bits.
-const MOST_TERMS: usize = 60;
-
-/// The short form of a lane, and its vectors.
-pub(super) struct Fold {
-    /// `tail` is missing: it depends on the steps.
-    pub(super) short: ShortLane,
-    pub(super) vectors: Vec<Vector>,
-}
+/// The most terms: all slots, memory of this rank, and what is at the destination.
+const MOST_TERMS: usize = MOST_REDUCED + 2;
+const _: () = assert!(MOST_REDUCED + MOST_TERMS <= MOST_VECTORS);
+// The kernel has a bit for each term, and one more.
+const _: () = assert!(MOST_TERMS < 63);
 
 /// The steps of such a lane.
 struct Steps<'a> {
@@ -36,183 +34,195 @@ struct Steps<'a> {
     folds: Vec<&'a Move>,
 }
 
-fn is_wait(step: &Step) -> Option<&Wait> {
-    match step {
-        Step::Wait(wait) if wait.quantum == QUANTUM => Some(wait),
-        _ => None,
-    }
+fn of_one_epoch(wait: &Wait) -> Option<&Wait> {
+    (wait.quantum == QUANTUM).then_some(wait)
 }
 
 impl<'a> Steps<'a> {
     fn of(steps: &'a [Step]) -> Option<Self> {
-        let steps: Vec<_> = steps
-            .iter()
-            .filter(|it| !matches!(it, Step::Flush))
-            .collect();
-        let mut rest = &steps[..];
+        let all = steps.iter().filter(|it| !matches!(it, Step::Flush));
+        let all: Vec<_> = all.collect();
+        let mut rest = &all[..];
         let (mut puts, mut waits) = (Vec::new(), Vec::new());
-        while let [Step::Wait(_), Step::Move(mv), Step::Add(add), behind @ ..] = rest {
-            puts.push((is_wait(rest[0])?, mv, add));
+        while let [
+            Step::Wait(wait),
+            Step::Move(mv),
+            Step::Add(add),
+            behind @ ..,
+        ] = rest
+        {
+            puts.push((of_one_epoch(wait)?, mv, add));
             rest = behind;
         }
-        while let [step @ Step::Wait(_), behind @ ..] = rest {
-            waits.push(is_wait(step)?);
+        while let [Step::Wait(wait), behind @ ..] = rest {
+            waits.push(of_one_epoch(wait)?);
             rest = behind;
         }
-        let mut moves = rest.iter().map(|step| match step {
+        let moves = rest.iter().map(|step| match step {
             Step::Move(mv) => Some(mv),
             _ => None,
         });
-        let mut moves = moves.by_ref().collect::<Option<Vec<&Move>>>()?;
-        let copies = moves.first().is_some_and(|mv| mv.action == Action::Copy);
-        let copy = copies.then(|| moves.remove(0));
-        Some(Steps {
+        let mut folds = moves.collect::<Option<Vec<_>>>()?;
+        let copies = folds.first().is_some_and(|mv| mv.action == Action::Copy);
+        let copy = copies.then(|| folds.remove(0));
+        let most = [puts.len(), waits.len()].into_iter().max();
+        let is_one = !waits.is_empty() && most <= Some(MOST_REDUCED) && folds.len() <= MOST_TERMS;
+        is_one.then_some(Steps {
             puts,
             waits,
             copy,
-            folds: moves,
+            folds,
         })
     }
 }
 
-/// The addresses of a linear side without a second buffer, if the kernel can move its bytes four at a time.
-fn plain(base: Ptr, flip: usize, shape: Shape, bytes: u64) -> Option<Range<u64>> {
-    let first = address(base);
-    let fits = flip == 0 && shape == Shape::Linear && first.is_multiple_of(4);
-    fits.then(|| first..first + bytes)
+/// What all vectors of a lane have in common.
+struct Common {
+    bytes: u64,
+    /// Where the result goes.
+    dst: Range<u64>,
 }
 
-/// Whether two runs are the same, or have nothing in common. Then no thread writes what another one reads.
-fn are_apart(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one == other || one.end <= other.start || other.end <= one.start
+impl Common {
+    /// The addresses of a linear run of whole words that may be read: no other thread writes there what one still reads.
+    fn run(&self, mv: &Move, side: Side) -> Option<Range<u64>> {
+        let first = address(side.base);
+        let run = first..first + self.bytes;
+        let plain = side.shape == Shape::Linear && side.flip == 0 && first.is_multiple_of(4);
+        let whole = mv.count as u64 * u64::from(mv.size) == self.bytes;
+        (plain && whole && same_or_apart(&run, &self.dst)).then_some(run)
+    }
 }
 
-/// The short form, if the steps are such a lane. `waits` are the offsets of its waits among the lowered steps.
-pub(super) fn in_short(steps: &[Step], waits: &[usize]) -> Option<Fold> {
-    let Steps {
-        puts,
-        waits: awaited,
-        copy,
-        folds,
-    } = Steps::of(steps)?;
-    let (first, ..) = folds.split_first()?;
+/// The short form of such a lane, and its vectors. `waits` are the offsets of its waits among the lowered steps. The
+/// vectors will be `list` units of 16 bytes behind the beginning of these steps.
+pub(super) fn in_short(
+    steps: &[Step],
+    waits: &[usize],
+    list: u64,
+) -> Option<(ShortLane, Vec<Vector>)> {
+    let steps = Steps::of(steps)?;
+    let first = steps.folds.first()?;
+    let (op, scalar, before) = reductions::fold(first)?;
     let bytes = first.count as u64 * u64::from(first.size);
-    let vectors = puts.len() + folds.len() + 1;
-    let is_one = folds.iter().all(|fold| {
-        let same = (fold.dst.base, fold.count) == (first.dst.base, first.count);
-        let scalar = |mv: &Move| reductions::fold(mv).map(|(_, scalar, _)| scalar);
-        same && scalar(fold).is_some() && scalar(fold) == scalar(first)
-    });
-    let is_small = vectors <= MOST_VECTORS && folds.len() < MOST_TERMS;
-    if !is_one || !is_small || bytes == 0 || !bytes.is_multiple_of(4) || awaited.is_empty() {
+    let dst = address(first.dst.base);
+    let common = Common {
+        bytes,
+        dst: dst..dst + bytes,
+    };
+    common.run(first, first.dst)?;
+    if bytes == 0 || !bytes.is_multiple_of(4) {
         return None;
     }
-    let dst = plain(first.dst.base, first.dst.flip, first.dst.shape, bytes)?;
-    let wait_at = |number: usize| {
-        let at = waits.get(number)? - std::mem::offset_of!(WaitStep, arrivals);
+    let mut waits = waits.iter().map(|at| {
+        let at = at - std::mem::offset_of!(WaitStep, arrivals);
         u16::try_from(at / 16).ok()
-    };
-    let mut list = Vec::new();
-    for (number, (wait, mv, add)) in puts.iter().enumerate() {
-        let put = landings::put(wait, mv, add).filter(|put| put.count == bytes)?;
-        if !are_apart(&(put.src..put.src + bytes), &dst) {
-            return None;
-        }
-        list.push(Vector {
+    });
+    let mut vectors = Vec::new();
+    for (wait, mv, add) in &steps.puts {
+        common.run(mv, mv.src)?;
+        let put = landings::put(wait, mv, add)?;
+        vectors.push(Vector {
             word: put.word,
             operand: put.operand,
             src: put.src,
             landing: put.landing,
             landing_flip: put.landing_flip,
-            wait: wait_at(number)?,
+            wait: waits.next()??,
             ..Vector::default()
         });
     }
-    let mut short = ShortLane {
-        kind: LANE_LANDS | LANE_REDUCES,
-        unit: first.size.trailing_zeros() as u8,
-        dst: dst.start,
-        count: bytes,
-        from: puts.len() as u64,
-        value: u64::from(moves::number(reductions::fold(first)?.1)),
-        ..ShortLane::default()
-    };
-    let copied = match copy {
+    let puts = vectors.len();
+    let copy = match steps.copy {
         None => None,
         Some(mv) => {
-            let src = plain(mv.src.base, mv.src.flip, mv.src.shape, bytes)?;
-            let to = plain(mv.dst.base, mv.dst.flip, mv.dst.shape, bytes)?;
-            let whole = mv.count as u64 * u64::from(mv.size) == bytes;
-            let sources = list.iter().map(|put| put.src..put.src + bytes);
-            let mut read = sources.chain([src.clone(), dst.clone()]);
-            if !whole || !are_apart(&src, &dst) || read.any(|it| it == to || !are_apart(&it, &to)) {
+            let (from, to) = (common.run(mv, mv.src)?, common.run(mv, mv.dst)?);
+            let sources = vectors.iter().map(|put| put.src..put.src + bytes);
+            let mut others = sources.chain([from.clone(), common.dst.clone()]);
+            if others.any(|other| other == to || !same_or_apart(&other, &to)) {
                 return None;
             }
-            (short.src, short.out) = (src.start, to.start);
-            Some((src, to))
+            Some((from, to))
         }
     };
-    let (op, _, before) = reductions::fold(first)?;
-    let replaces = reductions::operation(op, before) == reductions::REPLACE;
-    if !replaces {
+    if reductions::operation(op, before) != reductions::REPLACE {
         // The value at the destination comes first.
-        list.push(Vector {
-            src: dst.start,
+        vectors.push(Vector {
+            src: dst,
             op: reductions::REPLACE as u16,
             ..Vector::default()
         });
     }
-    let mut left: Vec<_> = awaited.iter().enumerate().collect();
-    for fold in &folds {
-        let (op, _, before) = reductions::fold(fold)?;
+    let mut left: Vec<_> = steps
+        .waits
+        .iter()
+        .map(|wait| Some((*wait, waits.next()??)))
+        .collect::<Option<_>>()?;
+    for fold in &steps.folds {
+        let (op, other, before) = reductions::fold(fold)?;
+        if (fold.dst.base, fold.count, other) != (first.dst.base, first.count, scalar) {
+            return None;
+        }
         let op = reductions::operation(op, before) as u16;
-        let is_slot = |wait: &Wait| {
-            let parity = match fold.src.flip {
-                0 => Ptr::NULL,
-                _ => wait.operand,
-            };
-            wait.landed.is_some_and(|landed| {
-                let slot = (landed.slot, landed.flip, landed.bytes as u64);
-                slot == (fold.src.base, fold.src.flip, bytes) && fold.parity == parity
-            })
-        };
-        if fold.src.shape != Shape::Linear {
-            return None;
-        }
-        if let Some(at) = left.iter().position(|(_, wait)| is_slot(wait)) {
-            let (number, wait) = left.remove(at);
-            let landed = landings::waited(wait)?;
-            list.push(Vector {
-                word: landed.word,
-                operand: landed.operand,
-                src: landed.dst,
-                flip: landed.flip,
-                landing: landed.landing,
-                landing_flip: landed.landing_flip,
-                op,
-                wait: wait_at(puts.len() + number)?,
-                ..Vector::default()
-            });
-            continue;
-        }
-        let src = plain(fold.src.base, fold.src.flip, fold.src.shape, bytes)?;
-        let src = match &copied {
-            Some((from, to)) if *to == src => from.clone(),
-            Some((_, to)) if !are_apart(&src, to) => return None,
-            _ => src,
-        };
-        if !fold.parity.is_null() || !are_apart(&src, &dst) {
-            return None;
-        }
-        list.push(Vector {
-            src: src.start,
-            op,
-            ..Vector::default()
+        let at = left.iter().position(|(wait, _)| is_slot(wait, fold, bytes));
+        vectors.push(match at.map(|at| left.remove(at)) {
+            Some((wait, at)) => {
+                let landed = landings::waited(wait)?;
+                Vector {
+                    word: landed.word,
+                    operand: landed.operand,
+                    src: landed.dst,
+                    flip: landed.flip,
+                    landing: landed.landing,
+                    landing_flip: landed.landing_flip,
+                    op,
+                    wait: at,
+                    ..Vector::default()
+                }
+            }
+            None => {
+                let run = common.run(fold, fold.src)?;
+                let src = match &copy {
+                    Some((from, to)) if *to == run => from.start,
+                    Some((_, to)) if !same_or_apart(&run, to) => return None,
+                    _ => run.start,
+                };
+                let plain = fold.parity.is_null();
+                plain.then(|| Vector {
+                    src,
+                    op,
+                    ..Vector::default()
+                })?
+            }
         });
     }
-    short.to = (list.len() - puts.len()) as u64;
-    left.is_empty().then_some(Fold {
-        short,
-        vectors: list,
+    let (src, out) = copy.map_or((0, 0), |(from, to)| (from.start, to.start));
+    let terms = vectors.len() - puts;
+    let short = ShortLane {
+        kind: LANE_LANDS | LANE_REDUCES,
+        unit: first.size.trailing_zeros() as u8,
+        src,
+        dst,
+        count: bytes,
+        out,
+        value: moves::number(scalar).into(),
+        tail: list,
+        from: puts as u64,
+        to: terms as u64,
+        ..ShortLane::default()
+    };
+    (left.is_empty() && terms <= MOST_TERMS).then_some((short, vectors))
+}
+
+/// Whether a fold reads the slot whose data a wait is for.
+fn is_slot(wait: &Wait, fold: &Move, bytes: u64) -> bool {
+    let parity = match fold.src.flip {
+        0 => Ptr::NULL,
+        _ => wait.operand,
+    };
+    let linear = fold.src.shape == Shape::Linear && fold.parity == parity;
+    wait.landed.is_some_and(|landed| {
+        let slot = (landed.slot, landed.flip, landed.bytes as u64);
+        linear && slot == (fold.src.base, fold.src.flip, bytes)
     })
 }

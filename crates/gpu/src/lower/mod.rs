@@ -360,8 +360,8 @@ fn with_few_forms(lanes: &mut [Lane]) -> Result<(), DeviceError> {
     let only = lanes.iter().all(Lane::only_reduces);
     let mut folds = 0;
     for lane in lanes {
-        let plain = lane.in_short(0).0;
         let landing = lane.landing.take();
+        let kind = if only { LANE_REDUCES } else { LANE_STEPS };
         lane.short = match landing {
             Some(fold) if fold.kind & LANE_REDUCES != 0 => {
                 folds += 1;
@@ -374,11 +374,13 @@ fn with_few_forms(lanes: &mut [Lane]) -> Result<(), DeviceError> {
                     what: "a reduction beside a wait whose data may land".into(),
                 });
             }
-            _ if plain.kind == LANE_ADDS => plain,
-            _ => ShortLane {
-                kind: if only { LANE_REDUCES } else { LANE_STEPS },
-                count: lane.steps.len() as u64,
-                ..ShortLane::default()
+            _ => match lane.in_short(0).0 {
+                post if post.kind == LANE_ADDS => post,
+                _ => ShortLane {
+                    kind,
+                    count: lane.steps.len() as u64,
+                    ..ShortLane::default()
+                },
             },
         };
     }
@@ -507,14 +509,18 @@ fn lower(
         }
     }
     let landed = |step: &Step| matches!(step, Step::Wait(wait) if wait.landed.is_some());
-    let fold = (!lane.rings && lane.reductions == 1)
-        .then(|| folds::in_short(steps, &lane.waits))
-        .flatten();
-    if let Some(fold) = fold {
-        lane.landing = Some(fold.short);
-        lane.vectors = fold.vectors;
-    } else if !lane.rings {
-        lane.landing = landings::in_short(steps);
+    // Now no step is missing.
+    lane.end();
+    if !lane.rings {
+        let list = lane.steps.len() as u64 / 16;
+        let fold = folds::in_short(steps, &lane.waits, list);
+        lane.landing = match fold {
+            Some((short, vectors)) => {
+                lane.vectors = vectors;
+                Some(short)
+            }
+            None => landings::in_short(steps),
+        };
     }
     // The origin may not add to a word.
     if lane.landing.is_none() && steps.iter().any(landed) {
@@ -522,10 +528,6 @@ fn lower(
             device: "gpu",
             what: "a wait whose data may land, among other steps".into(),
         });
-    }
-    lane.end();
-    if let Some(fold) = lane.landing.as_mut().filter(|_| !lane.vectors.is_empty()) {
-        fold.tail = lane.steps.len() as u64 / 16;
     }
     Ok(lane)
 }

@@ -88,14 +88,16 @@ impl Batch {
     /// - `scalar` fits `size`, and no bitwise operation has floats;
     /// - the landing and the slot that a [`Landed`] names are live for its `bytes` (the slot for twice as many with a
     ///   flip), and aligned to 4. The wait is for one quantum, and the only step of its lane; or behind it stands one
-    ///   copy of all bytes of the slot to a linear side that is aligned to 4; or its lane is a
-    ///   [short reduction](super#landings). While it is under way, only the origin that adds to its word writes the slot,
-    ///   and only in epochs that come by the word;
+    ///   copy of all bytes of the slot to a linear side that is aligned to 4; or it belongs to a short reduction. While
+    ///   it is under way, only the origin that adds to its word writes the slot, and only in epochs that come by the
+    ///   word;
     /// - the landing of a move is live for [`Landing::room`] bytes (twice as many with a flip), and zero before its
     ///   first epoch. The move copies all bytes of a slot, a multiple of 4, from one linear side to the other. Before
     ///   it, its lane has a wait of one quantum for the slot's exposure. After it, the lane has only the add of one
-    ///   quantum to the word whose wait looks at this landing; both waits' operands number the epochs alike. Only the
-    ///   move and that wait write the landing. (The wait leaves its tag there when an epoch has come by the word.)
+    ///   quantum to the word whose wait looks at this landing, or the rest of a short reduction; both waits' operands
+    ///   number the epochs alike. Only the move and that wait write the landing (the wait leaves its tag there when an
+    ///   epoch has come by the word);
+    /// - a lane that is a [short reduction](super#short-reductions) is the only such lane of the batch.
     ///
     /// # Panics
     ///

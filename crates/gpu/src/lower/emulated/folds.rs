@@ -10,9 +10,10 @@
 use std::ops::Range;
 
 use tidegate_hal::batch::{Add, Batch, Landing, POISON, QUANTUM, Step, Tag};
+use tidegate_hal::memory::Ptr;
 
 use super::super::{FAULT_WAIT, LANE_LANDS, LANE_REDUCES, ShortLane, TEAM_BLOCKS, TEAM_WARPS};
-use super::launched::{Home, Launched};
+use super::launched::{Home, Launched, RING};
 use super::machine::{Do, Event, Machine};
 use super::memory::{Arena, change, value};
 use super::steps::WINDOW;
@@ -32,28 +33,48 @@ enum Wrong {
     Origin(usize),
     Target(usize),
     Stop,
+    /// The host ends the stream that this one follows.
+    Follow,
+}
+
+/// The lane, and perhaps a post beside it.
+fn batch(job: &Job, bell: Ptr) -> Batch {
+    let post = job.post.map(|word| {
+        let add = Add {
+            tag: None,
+            word,
+            value: QUANTUM,
+            bell,
+            turn: None,
+        };
+        vec![Step::Add(add)]
+    });
+    // SAFETY: all words, vectors, slots and landings are pieces of the arena, which outlives the runs. `Job::new` has
+    // taken them apart from each other, with the lengths of a short reduction.
+    unsafe { Batch::new(post.into_iter().chain([job.steps(bell)]), Vec::new()) }
 }
 
 pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
     let (many, mut failures, mut partly, mut blocks) = (seeds.end - seeds.start, 0, 0, 0);
     for seed in seeds {
         let rng = &mut Rng::new(seed ^ 0xf01d);
-        let mut arena = Arena::new(1 << 18, rng);
+        let mut arena = Arena::new(1 << 19, rng);
         let mut job = Job::new(&mut arena, rng);
         let bell = arena.word(0);
         let home = Home::new();
-        let post = Step::Add(Add {
-            tag: None,
-            word: job.post,
-            value: QUANTUM,
-            bell,
-            turn: None,
-        });
-        // SAFETY: everything lies in the arena, which outlives the run.
-        let batch = unsafe { Batch::new([vec![post], job.steps(bell)], Vec::new()) };
+        let (followed, batch) = (Home::new(), batch(&job, bell));
         // Sometimes there is no block for the lane, and a warp carries it out.
         let quota = rng.of(&[1, 4, 4]);
-        let launched = Launched::new(&batch, quota, machine.sizes, !rng.once_in(3), &home, [0; 2]);
+        let follows = [
+            if rng.once_in(2) {
+                followed.address()
+            } else {
+                0
+            },
+            0,
+        ];
+        let next = !rng.once_in(3);
+        let launched = Launched::new(&batch, quota, machine.sizes, next, &home, follows);
         let launched = launched.map_err(|error| format!("seed {seed}: {error}"))?;
         let is_fold = |lane: &ShortLane| lane.kind == LANE_LANDS | LANE_REDUCES;
         let teams = [TEAM_WARPS, TEAM_BLOCKS].map(|team| launched.teams(team, is_fold));
@@ -63,7 +84,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         blocks += teams[1];
 
         // If data comes late, the kernel waits in another function.
-        let (delay, ticks) = rng.of(&[(60, 3000), (1000, 2000), (8000, 300)]);
+        let (delay, ticks) = rng.of(&[(60, 3000), (1000, 2000), (8000, 300), (20_000, 200)]);
         let streams = [
             (
                 vec![Do::Call(FILL), Do::Launch(&launched), Do::Call(LOOK)],
@@ -72,14 +93,22 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
             (vec![Do::Delay(delay), Do::Call(TICK)], ticks),
         ];
         let goes_wrong = rng.once_in(2).then(|| match rng.below(6) {
+            0 | 1 if follows[0] != 0 => Wrong::Follow,
             0 => Wrong::Stop,
             1 | 2 if !job.targets.is_empty() => Wrong::Target(rng.below(job.targets.len())),
             _ => Wrong::Origin(rng.below(job.origins.len())),
         });
+        // The host ends a stream between two launches, or at any time.
+        let between = rng.once_in(2);
+        let stop = || match goes_wrong {
+            Some(Wrong::Follow) => followed.stop(),
+            _ => home.stop(),
+        };
         let after = rng.below(20) as u64;
         // The poison comes right after an epoch, or in its middle.
         let behind = rng.once_in(2);
         let (mut looked, mut turns, mut wrong, mut ends) = (0, 0, Vec::new(), None);
+        let mut marked = false;
         let outcome = machine.run(seed, &streams, &[], &mut |event| match event {
             Event::Called { value: TICK, .. } => {
                 turns += 1;
@@ -116,16 +145,29 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                         change(target.awaited.0, |value| value | POISON);
                         target.ended = true;
                     }
-                    Some(Wrong::Stop) if ends.is_none() => {
-                        home.stop();
+                    Some(Wrong::Stop | Wrong::Follow) if ends.is_none() && !between => {
                         ends = Some(looked);
+                        stop();
                     }
                     _ => {}
                 }
             }
             Event::Called {
                 value: FILL, time, ..
-            } if !home.failed() => job.fill(time),
+            } => {
+                let stops = matches!(goes_wrong, Some(Wrong::Stop | Wrong::Follow));
+                if stops && between && time == 1 {
+                    ends = Some(looked);
+                    stop();
+                }
+                // Then this launch fails, too.
+                if !home.failed() && ends.is_none() {
+                    job.fill(time);
+                } else if !marked {
+                    marked = true;
+                    job.mark();
+                }
+            }
             Event::Called {
                 value: LOOK, time, ..
             } if !home.failed() => {
@@ -135,7 +177,8 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                         .err(),
                 );
                 let stamps = home.take();
-                if !stamps.is_empty() && !job.are_legs(&stamps, &launched, time) {
+                let has_room = launched.legs.concat().len() <= RING;
+                if has_room && !stamps.is_empty() && !job.are_legs(&stamps, &launched, time) {
                     wrong.push(format!("epoch {time}: {stamps:?}"));
                 }
                 looked = time + 1;
@@ -159,7 +202,9 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         let expected = peers().map(least).min().unwrap_or(EPOCHS);
         let fits = match goes_wrong {
             // One launch may have been under way.
-            Some(Wrong::Stop) if home.failed() => ends.is_some_and(|ends| looked <= ends + 1),
+            Some(Wrong::Stop | Wrong::Follow) if home.failed() => {
+                ends.is_some_and(|ends| looked <= ends + 1)
+            }
             _ => looked == expected && home.failed() == (expected < EPOCHS),
         };
         if !fits {
@@ -171,7 +216,7 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                 "seed {seed}: it has let the next come {passes} times"
             ));
         }
-        if home.failed() && !matches!(goes_wrong, Some(Wrong::Stop)) {
+        if home.failed() && !matches!(goes_wrong, Some(Wrong::Stop | Wrong::Follow)) {
             failures += 1;
             let fault = home.fault()?;
             let found = Tag::from(fault.tag);
@@ -192,6 +237,9 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
                 ));
             }
         }
+        if marked && !job.is_marked() {
+            return Err(format!("seed {seed}: a failed stream moves"));
+        }
         if home.failed() {
             // Launches behind the failed one tell targets that nothing more comes.
             for target in &job.targets {
@@ -206,6 +254,69 @@ pub(super) fn check(machine: &mut Machine, seeds: Range<u64>) -> Result<(), Stri
         return Err(format!(
             "{failures} failures, {partly} with a part that had landed; {blocks} lanes of blocks"
         ));
+    }
+    Ok(())
+}
+
+/// Of a fold that takes long, the origins whose data is missing are reported, and no others, until it has come.
+pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<(), String> {
+    for seed in seeds {
+        let rng = &mut Rng::new(seed ^ 0xf01d);
+        let mut arena = Arena::new(1 << 19, rng);
+        let mut job = Job::new(&mut arena, rng);
+        let (bell, home) = (arena.word(0), Home::new());
+        for target in &mut job.targets {
+            change(target.awaited.0, |value| value + QUANTUM);
+        }
+        let batch = batch(&job, bell);
+        let launched = Launched::new(&batch, 4, machine.sizes, false, &home, [0; 2]);
+        let launched = launched.map_err(|error| format!("seed {seed}: {error}"))?;
+        job.fill(0);
+        // Each of these comes when it has been reported, and not before.
+        let late: Vec<_> = job.origins.iter().map(|_| rng.once_in(2)).collect();
+        let reports = || {
+            let blocked = home.mirror().blocked;
+            let active = blocked.into_iter().filter(|report| report.active != 0);
+            active.map(|it| it.tag.peer).collect::<Vec<_>>()
+        };
+        let (mut told, mut wrong) = (Vec::new(), Vec::new());
+        let streams = [
+            (vec![Do::Launch(&launched)], 1),
+            (vec![Do::Delay(2000), Do::Call(TICK)], 400),
+        ];
+        let kind = job.kind;
+        let all = |origin: &mut Peer, rng: &mut Rng| {
+            while origin.epoch == origin.begin {
+                origin.send(rng, kind, 0);
+            }
+        };
+        let others = job.origins.iter_mut().zip(&late);
+        (others.filter(|(_, late)| !**late)).for_each(|(origin, _)| all(origin, rng));
+        machine.run(seed, &streams, &[], &mut |event| {
+            let Event::Called { time, .. } = event else {
+                return;
+            };
+            let now = reports();
+            for (origin, late) in job.origins.iter_mut().zip(&late) {
+                if *late && (told.contains(&origin.number) || time > 390) {
+                    all(origin, rng);
+                }
+            }
+            let is_late = |peer: &u32| late[*peer as usize - 10];
+            wrong.extend(now.iter().copied().filter(|peer| !is_late(peer)));
+            told.extend(now.into_iter().filter(|peer| is_late(peer)));
+        })?;
+        told.sort_unstable();
+        told.dedup();
+        let expected = late.iter().zip(10..).filter(|(late, _)| **late);
+        let expected: Vec<u32> = expected.map(|(_, number)| number).collect();
+        if told != expected || !wrong.is_empty() || !reports().is_empty() {
+            let now = reports();
+            return Err(format!(
+                "seed {seed}: {told:?}, not {expected:?}; {wrong:?}; {now:?}"
+            ));
+        }
+        job.check(0).map_err(|why| format!("seed {seed}: {why}"))?;
     }
     Ok(())
 }

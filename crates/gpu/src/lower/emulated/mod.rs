@@ -145,6 +145,12 @@ fn what_lands_is_combined_in_order() {
 }
 
 #[test]
+fn only_what_is_missing_of_a_fold_is_reported() {
+    let Some(mut machine) = small() else { return };
+    folds::check_reports(&mut machine, 0..40).unwrap();
+}
+
+#[test]
 fn lanes_of_a_block_keep_to_themselves() {
     let Some(mut machine) = small() else { return };
     neighbours::check(&mut machine, 0..100).unwrap();

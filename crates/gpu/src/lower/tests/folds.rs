@@ -1,7 +1,7 @@
 //! Lanes that put, wait for what lands, and reduce.
 
 use super::*;
-use tidegate_hal::batch::{Landed, Landing, Op, Scalar};
+use tidegate_hal::batch::{Landed, Landing, MOST_REDUCED, Op, Scalar};
 
 const BYTES: usize = 64;
 const RESULT: usize = 0x7000;
@@ -126,7 +126,9 @@ fn other_reductions_of_what_lands_are_refused() {
         [waits(), moves].concat()
     };
     let both = || vec![slot(0, Op::Replace), slot(2, Op::Sum)];
-    assert!(form(of(both())).is_ok());
+    for accepted in [of(both()), [target(0, OWN), of(both())].concat()] {
+        assert!(form(accepted).is_ok());
+    }
     let changed = |change: fn(&mut Move)| {
         let mut moves = both();
         change(&mut moves[1]);
@@ -155,9 +157,28 @@ fn other_reductions_of_what_lands_are_refused() {
     // The kernel has room for the vectors of one such lane.
     let two = program(vec![of(both()), of(both())], 8);
     assert!(matches!(two, Err(DeviceError::Unsupported { .. })));
-    let many: Vec<_> = (0..MOST_VECTORS).map(origin).collect();
-    let first = std::iter::once(slot(0, Op::Replace));
-    let folds = first.chain((1..MOST_VECTORS).map(|number| slot(number, Op::Sum)));
-    let many = [many, folds.map(Step::Move).collect()].concat();
-    assert!(matches!(form(many), Err(DeviceError::Unsupported { .. })));
+}
+
+#[test]
+fn as_many_ranks_take_part_as_the_contract_says() {
+    // All puts, all waits, and one own term, which may be there already.
+    let of = |puts: usize, waits: usize, first: bool| {
+        let puts = (0..puts).flat_map(|number| target(number, OWN));
+        let origins = (0..waits).map(origin);
+        let own = first.then(|| fold(OWN, Op::Replace));
+        let slots = (0..waits).map(|number| slot(number, Op::Sum));
+        let folds = own.into_iter().chain(slots).map(Step::Move);
+        form(puts.chain(origins).chain(folds).collect())
+    };
+    for first in [true, false] {
+        let (lane, list) = of(MOST_REDUCED, MOST_REDUCED, first).unwrap();
+        assert_eq!(
+            (lane.to as usize, list.len()),
+            (MOST_REDUCED + 1, 2 * MOST_REDUCED + 1)
+        );
+        for (puts, waits) in [(MOST_REDUCED + 1, 2), (2, MOST_REDUCED + 1)] {
+            let refused = of(puts, waits, first);
+            assert!(matches!(refused, Err(DeviceError::Unsupported { .. })));
+        }
+    }
 }

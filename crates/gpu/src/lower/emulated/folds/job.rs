@@ -1,7 +1,8 @@
 //! A short reduction of one rank, and the ranks around it.
 
 use tidegate_hal::batch::{
-    Action, Add, Awaited, Landed, Landing, Move, Op, POISON, QUANTUM, Scalar, Step, Tag, Wait,
+    Action, Add, Awaited, Landed, Landing, MOST_REDUCED, Move, Op, POISON, QUANTUM, Scalar, Step,
+    Tag, Wait,
 };
 use tidegate_hal::memory::Ptr;
 use tidegate_host::HostMover;
@@ -210,6 +211,11 @@ impl Peer {
                     let units = Landing::room(kind.bytes()) / 8;
                     let mut units: Vec<_> = (0..units).map(Piece::Unit).collect();
                     rng.shuffle(&mut units);
+                    // Often the first pair comes first, and others are missing for a while.
+                    if rng.once_in(2) {
+                        let first = |piece: &Piece| matches!(piece, Piece::Unit(0 | 1));
+                        units.sort_by_key(first);
+                    }
                     units
                 }
             };
@@ -224,7 +230,7 @@ impl Peer {
             Some(Piece::Promise) => change(self.awaited.0, |value| value + QUANTUM - PART - 1),
             Some(Piece::Slot) => {
                 let slot = self.slot.0.byte_add(self.turn(self.epoch, self.slot.1));
-                // SAFETY: the slot is as long; between two primitives nothing else happens.
+                // SAFETY: `Peer::new` has taken the slot with this length; between two primitives nothing else happens.
                 unsafe {
                     slot.0
                         .copy_from_nonoverlapping(vector.as_ptr(), vector.len())
@@ -267,7 +273,8 @@ pub(super) struct Job {
     dst: Ptr,
     saved: Ptr,
     salt: u64,
-    pub(super) post: Ptr,
+    /// The word of a post beside the lane, if there is one.
+    pub(super) post: Option<Ptr>,
 }
 
 impl Job {
@@ -278,7 +285,9 @@ impl Job {
         } else {
             &Op::ALL
         });
-        let words = rng.of(&[6, 40, 300]);
+        // Sometimes there are as many ranks as may be, and more vectors than threads of a warp.
+        let crowd = rng.once_in(8);
+        let words = if crowd { 12 } else { rng.of(&[6, 40, 300]) };
         let count = 4 * rng.within(1..=words) / scalar.bytes();
         let kind = Kind {
             scalar,
@@ -293,13 +302,28 @@ impl Job {
             let peer = |number| Peer::new(arena, rng, number, bytes, double);
             numbers.map(peer).collect()
         };
-        let many = rng.of(&[1, 2, 3, 6]);
+        let many = if crowd {
+            MOST_REDUCED
+        } else {
+            rng.of(&[1, 2, 3, 6])
+        };
         let origins = peers(arena, rng, 10, many);
-        let many = rng.of(&[0, 1, 3, 5]);
+        let many = if crowd {
+            MOST_REDUCED
+        } else {
+            rng.of(&[0, 1, 3, 5])
+        };
         let mut targets = peers(arena, rng, 50, many);
         let own = match origins.len() {
             1 => rng.of(&[Own::Apart, Own::Saved, Own::First, Own::Second]),
-            _ => rng.of(&[Own::Apart, Own::Saved, Own::First, Own::Second, Own::None]),
+            _ => rng.of(&[
+                Own::Apart,
+                Own::Saved,
+                Own::Saved,
+                Own::First,
+                Own::Second,
+                Own::None,
+            ]),
         };
         let place = match own {
             Own::First => 0,
@@ -328,7 +352,7 @@ impl Job {
             dst,
             saved,
             salt: rng.next(),
-            post: arena.word(0),
+            post: rng.once_in(2).then(|| arena.word(0)),
         }
     }
 
@@ -412,14 +436,29 @@ impl Job {
         let puts = self.targets.iter().map(|target| target.src);
         for at in puts.chain([self.src]) {
             let vector = self.filled(at, time);
-            // SAFETY: the pieces are as long, and no launch is running.
+            // SAFETY: `Job::new` has taken the pieces with this length, and no launch is running.
             unsafe { at.0.copy_from_nonoverlapping(vector.as_ptr(), vector.len()) };
         }
     }
 
+    /// Marks what no failed launch writes, and which is no source of one.
+    pub(super) fn mark(&self) {
+        let vector = self.filled(self.saved, u64::MAX);
+        // SAFETY: `Job::new` has taken the pieces with this length, and no launch is running.
+        unsafe {
+            self.saved
+                .0
+                .copy_from_nonoverlapping(vector.as_ptr(), vector.len())
+        };
+    }
+
+    pub(super) fn is_marked(&self) -> bool {
+        self.read(self.saved) == self.filled(self.saved, u64::MAX)
+    }
+
     /// What is at a place.
     fn read(&self, at: Ptr) -> Vec<u8> {
-        // SAFETY: the pieces are as long; between primitives nothing else happens.
+        // SAFETY: `Job::new` has taken the pieces with this length; between two primitives nothing else happens.
         unsafe { std::slice::from_raw_parts(at.0, self.kind.bytes()) }.to_vec()
     }
 
@@ -432,7 +471,7 @@ impl Job {
         let at: Vec<_> = vectors.iter_mut().map(|it| Ptr(it.as_mut_ptr())).collect();
         for fold in self.folds(&at, Ptr(own.as_mut_ptr())) {
             let dst = linear(Ptr(result.as_mut_ptr()));
-            // SAFETY: all vectors are as long, and nobody else uses them.
+            // SAFETY: all vectors have the length of `Kind::vector`, and nobody else uses them.
             unsafe { HostMover.carry(&Move { dst, ..fold }) };
         }
         result
@@ -442,11 +481,14 @@ impl Job {
     pub(super) fn are_legs(&self, stamps: &[RawStamp], launched: &Launched, time: u64) -> bool {
         let peers = self.targets.iter().chain(&self.origins);
         let expected = (0..).zip(peers.map(|peer| peer.begin + time));
-        let legs = stamps.iter().filter(|stamp| stamp.leg as u32 == 1);
+        let lane = usize::from(self.post.is_some());
+        let legs = stamps
+            .iter()
+            .filter(|stamp| stamp.leg as u32 == lane as u32);
         let found = legs.clone().map(|stamp| (stamp.leg >> 32, stamp.epoch));
         let in_order =
             |s: &RawStamp| s.begun <= s.satisfied && s.satisfied <= s.moved && s.moved <= s.ended;
-        let all = found.clone().count() == launched.legs[1].len();
+        let all = found.clone().count() == launched.legs[lane].len();
         all && found.eq(expected) && legs.clone().all(in_order)
     }
 
@@ -481,7 +523,10 @@ impl Job {
                 return Err(format!("target {}: the words", target.number));
             }
         }
-        match value(self.post) == (time + 1) * QUANTUM {
+        match self
+            .post
+            .is_none_or(|post| value(post) == (time + 1) * QUANTUM)
+        {
             true => Ok(()),
             false => Err("the post beside the lane".into()),
         }

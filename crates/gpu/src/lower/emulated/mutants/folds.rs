@@ -1,14 +1,14 @@
 //! Lanes that put, wait for what lands, and reduce.
 
-use super::{FOLDS, Mutant};
+use super::{FOLD_REPORTS, FOLDS, Mutant};
 
-const COME: &str = "if ((u32)(first[k] >> 32) == tags[k] && (u32)(second[k] >> 32) == tags[k]) {";
+const COME: &str = "return (u32)(first >> 32) == tag && (u32)(second >> 32) == tag; }";
 const COUNT: &str = "if (!vector.by_word) red_u64(vector.word, QUANTUM);";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     // One tag is checked for both halves of a pair.
-    (FOLDS, COME, "if ((u32)(first[k] >> 32) == tags[k]) {"),
-    (FOLDS, COME, "if ((u32)(second[k] >> 32) == tags[k]) {"),
+    (FOLDS, COME, "return (u32)(first >> 32) == tag; }"),
+    (FOLDS, COME, "return (u32)(second >> 32) == tag; }"),
     // The wrong buffer: of a landing, at either side; of a slot.
     (
         FOLDS,
@@ -104,8 +104,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (FOLDS, "    if (!ok) stands[0].failed = 1;", ""),
     (
         FOLDS,
-        "        if (first) give_up(launch, at->steps, false);\n        return;\n    }\n\n    for",
-        "        return;\n    }\n\n    for",
+        "        if (first) give_up(launch, at->steps, false);\n        return;\n    }\n    STAMP(const u64 exposed_at",
+        "        return;\n    }\n    STAMP(const u64 exposed_at",
     ),
     // Each thread finds out for itself whether it has all of its data.
     (
@@ -119,8 +119,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "if (!ok) return;",
     ),
     // Poison hides what had landed; it is no fault; nobody looks for the rest of what landed in part.
-    (FOLDS, "if (!landed || term.lacks) {", "if (true) {"),
-    (FOLDS, "if (!landed || term.lacks) {", "if (!landed) {"),
+    (FOLDS, "if (!there || term.lacks) {", "if (true) {"),
+    (FOLDS, "if (!there || term.lacks) {", "if (!there) {"),
     (
         FOLDS,
         "if (ended >> fold.lacks & 1) fold.terms[fold.lacks].lacks = 1;",
@@ -140,5 +140,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
         FOLDS,
         "                        record_fault(launch, fault);\n                        ended = END;",
         "                        ended = END;",
+    ),
+    // A stream that has failed, or follows one that has, goes on.
+    (
+        FOLDS,
+        "bool ok = !first || !(stop || turn.follow) || !has_failed(launch);",
+        "bool ok = true;",
+    ),
+    (
+        FOLDS,
+        "bool ok = !first || !(stop || turn.follow) || !has_failed(launch);",
+        "bool ok = !first || !stop || !has_failed(launch);",
+    ),
+    // A report does not end, or is about what has landed; nothing is reported.
+    (
+        FOLD_REPORTS,
+        "if (reported >> t & 1) store_release32(&blocked(t)->active, 0);",
+        "",
+    ),
+    (
+        FOLD_REPORTS,
+        "const bool there = has_come || has_landed(one, other, tag);",
+        "const bool there = has_come;",
+    ),
+    (FOLD_REPORTS, "} else if (there) {", "} else if (false) {"),
+    (FOLD_REPORTS, "reported |= 1ull << t;", ""),
+    // There are more vectors than threads, and more terms than bits of a word.
+    (
+        FOLDS,
+        "vector.from = from;\n",
+        "vector.from = from;\n        if (t >= 16) break;\n",
+    ),
+    (
+        FOLDS,
+        "come |= 1ull << (begin + k);",
+        "come |= 1u << ((begin + k) % 32);",
     ),
 ];

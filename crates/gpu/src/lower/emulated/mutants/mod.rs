@@ -49,7 +49,8 @@ const LOOKS: Check = |machine| order::check_looks(machine, 0..40);
 const WAITS: Check = |machine| waits::check(machine, 0..400);
 const LANDED: Check = |machine| lands::check_waits(machine, 0..200);
 const LANDING: Check = |machine| lands::check_puts(machine, 0..200);
-const FOLDS: Check = |machine| combines::check(machine, 0..200);
+const FOLDS: Check = |machine| combines::check(machine, 0..900);
+const FOLD_REPORTS: Check = |machine| combines::check_reports(machine, 0..30);
 const NEIGHBOURS: Check = |machine| neighbours::check(machine, 0..100);
 
 fn mutants() -> Vec<Mutant> {
