@@ -202,7 +202,7 @@ fn short_reductions_are_one_batch() {
         let mut to_one = Reduce::<f64>::open(&s, "to one", 1, 2).unwrap();
         let mut parts = ReduceScatter::<f64>::open(&s, "parts", 2).unwrap();
         let mut scan = Scan::<f64>::open_with(&s, "scan", 2, choice).unwrap();
-        let mut batches = |what: &mut dyn FnMut() -> tidegate::Result<()>| {
+        let batches = |what: &mut dyn FnMut() -> tidegate::Result<()>| {
             let from = now();
             what().unwrap();
             s.synchronize().unwrap();

@@ -106,6 +106,12 @@ pub(super) struct Half<D: Device> {
 }
 
 impl<D: Device> Half<D> {
+    /// The index of a rank among the peers, for which the window was declared.
+    pub(super) fn peer_of(&self, rank: usize) -> usize {
+        let index = self.peers.binary_search_by_key(&rank, |peer| peer.rank);
+        index.expect("the window was declared for these ranks")
+    }
+
     pub(super) fn ready(&self, stream: &Stream<'_, D>) -> Result<()> {
         self.window.usable()?;
         stream.healthy()

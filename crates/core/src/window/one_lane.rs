@@ -18,8 +18,7 @@ use tidegate_hal::device::Device;
 
 use super::Half;
 use super::edge::Edge;
-use super::round::peer_of;
-use super::round_plan::{LocalAction, LocalMove, Origin, Putting, RoundPlan, Run};
+use super::round_plan::{LocalAction, LocalMove, Origin, Put, Putting, RoundPlan, Run};
 
 /// Whether one lane can do everything that a round does, except for its posts.
 pub(super) fn is_one_lane<D: Device>(
@@ -47,7 +46,7 @@ pub(super) fn is_one_lane<D: Device>(
 
     // Everything that comes is a term, and lands.
     let lands = receives.iter().all(|received| {
-        let peer = &inbound.peers[peer_of(inbound, received.rank)];
+        let peer = &inbound.peers[inbound.peer_of(received.rank)];
         let landed = peer.landed.is_some_and(|landed| landed.bytes == bytes);
         landed && received.count * size == bytes
     });
@@ -67,7 +66,7 @@ pub(super) fn is_one_lane<D: Device>(
     let reduces = short.may_read(&first.to) && lane.iter().all(is_term);
 
     // Everything that is put is as long, and lands, too.
-    let is_put = |put: &super::round_plan::Put<'_, D>| {
+    let is_put = |put: &Put<'_, D>| {
         let edge = &edges[put.slot];
         let target = outbound.peers[edge.lane].rank;
         let whole = matches!(put.what, Putting::All) && put.count == edge.len;

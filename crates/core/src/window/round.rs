@@ -69,15 +69,9 @@ pub(crate) struct Round<D: Device> {
     sent: Vec<(Arc<Tickets>, Arc<NicLine>)>,
 }
 
-/// The index of a rank among the peers.
-pub(super) fn peer_of<D: Device>(half: &Half<D>, rank: usize) -> usize {
-    let index = half.peers.binary_search_by_key(&rank, |peer| peer.rank);
-    index.expect("the window was declared for these ranks")
-}
-
 /// The indices of ranks among the peers, in ascending order.
 fn indices<D: Device>(half: &Half<D>, ranks: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut members: Vec<_> = ranks.map(|rank| peer_of(half, rank)).collect();
+    let mut members: Vec<_> = ranks.map(|rank| half.peer_of(rank)).collect();
     members.sort_unstable();
     members.dedup();
     members
@@ -446,7 +440,7 @@ fn follower<D: Device>(
     size: usize,
 ) -> Option<usize> {
     let rank = only_origin(lane)?;
-    let index = peer_of(half, rank);
+    let index = half.peer_of(rank);
     let landed = half.peers[index].landed;
     let follows = landed.is_none_or(|landed| match lane {
         [one] => {
@@ -518,7 +512,7 @@ fn lower_local<T: Element, D: Device>(
 ) -> impl Iterator<Item = Step> + use<T, D> {
     let half = inbox.half();
     if let (LocalAction::Copy, Origin::Slot(rank, slot, offset)) = (&one.action, &one.from) {
-        let origin = &half.peers[peer_of(half, *rank)];
+        let origin = &half.peers[half.peer_of(*rank)];
         let mut received = received.iter();
         let put = received.find(|put| (put.rank, put.slot) == (*rank, *slot));
         let put = put.expect("moves read what was received");
@@ -534,7 +528,7 @@ fn lower_local<T: Element, D: Device>(
         Origin::Slot(rank, slot, offset) => {
             let (side, parity) = inbox.side(slot);
             let base = side.base.byte_add(offset);
-            let ring = inbox.half().peers[peer_of(inbox.half(), rank)].ring;
+            let ring = inbox.half().peers[inbox.half().peer_of(rank)].ring;
             let buffers = ring.map_or(2, |ring| ring.buffers);
             (Side { base, ..side }, parity, buffers)
         }
