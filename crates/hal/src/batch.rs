@@ -70,30 +70,19 @@
 //! For every batch that it submits, core guarantees all that [`Batch::new`] lists. A device does not check it again,
 //! except by `debug_assert`.
 
+mod landings;
 mod lanes;
 mod raw_tag;
+mod words;
 
+pub use landings::{Landed, Landing, MOST_REDUCED, same_or_apart};
 pub use lanes::{Batch, Lane};
 pub use raw_tag::RawTag;
-
-use std::ops::Range;
+pub use words::{POISON, QUANTUM};
 
 use crate::ids::WindowId;
 use crate::memory::Ptr;
 use crate::process::memory::Readable;
-
-/// What one epoch adds to a word, however many blocks, copy engines or NICs took part.
-pub const QUANTUM: u64 = 1 << 20;
-
-/// The bit of a word that ends every wait whose count has not been reached.
-///
-/// It is not the top bit, because a stream memory operation compares `word - value` as a *signed* number. This bit makes
-/// the difference greater whatever the count is, so such a wait ends too. With the top bit, a wait whose count had been
-/// reached would begin again.
-///
-/// A device may set it by writing `0x40` to its byte, the last of the eight (bits 56 to 63). So no count may reach bit 56.
-/// With a [`QUANTUM`] of 2^20, that is 2^36 epochs. Core begins at most 2^20 fewer epochs with a peer, and then refuses.
-pub const POISON: u64 = 1 << 62;
 
 /// What a wait is for, or an add. Error messages and tools use it; no device looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -243,61 +232,6 @@ pub struct Pull {
     pub guard: Ptr,
     /// What this rank waited for at that word, for messages.
     pub tag: Tag,
-}
-
-/// Memory for a few bytes, with a tag beside every four of them: first the four bytes, then the tag, a `u32`. Both are
-/// stored in one operation of eight bytes. The tag is the number of the epoch, counted from 1, modulo 2^32. A landing
-/// is zero at first. Its alignment is 16 bytes, and its length is a multiple of 16.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Landing {
-    /// Its first byte, in even epochs.
-    pub base: Ptr,
-    /// Bytes to add to `base` in odd epochs; 0 where the slot has one buffer.
-    pub flip: usize,
-}
-
-impl Landing {
-    /// For a wait with this operand: where its epoch lands, and the epoch's tag.
-    pub fn of_epoch(self, operand: u64) -> (Ptr, u32) {
-        let epoch = operand / QUANTUM;
-        let flip = if epoch % 2 == 1 { self.flip } else { 0 };
-        (self.base.byte_add(flip), (epoch + 1) as u32)
-    }
-
-    /// The length of a landing for so many bytes, a multiple of 4.
-    pub const fn room(bytes: usize) -> usize {
-        (2 * bytes).next_multiple_of(16)
-    }
-}
-
-/// The most puts of a [short reduction](self#short-reductions), and the most waits for what lands.
-pub const MOST_REDUCED: usize = 32;
-
-/// Whether two runs of addresses are the same, or have nothing in common.
-///
-/// # Examples
-///
-/// ```
-/// use tidegate_hal::batch::same_or_apart;
-///
-/// assert!(same_or_apart(&(16..32), &(16..32)) && same_or_apart(&(16..32), &(32..48)));
-/// assert!(!same_or_apart(&(16..32), &(20..36)));
-/// ```
-pub fn same_or_apart<T: Ord>(one: &Range<T>, other: &Range<T>) -> bool {
-    one == other || one.end <= other.start || other.end <= one.start
-}
-
-/// Data that a wait may find in a landing, and the slot that it belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Landed {
-    /// The landing, in memory of this device.
-    pub from: Landing,
-    /// The first byte of the slot, in even epochs.
-    pub slot: Ptr,
-    /// Bytes to add to `slot` in odd epochs.
-    pub flip: usize,
-    /// Bytes of the slot; a multiple of 4.
-    pub bytes: usize,
 }
 
 /// Adds `value` to a word, after all earlier steps of its lane, with release order.
@@ -609,31 +543,4 @@ pub enum Step {
     Add(Add),
     /// Store to a device's register.
     Store(Store),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn epochs_land_in_their_buffers_with_their_tags() {
-        let landing = Landing {
-            base: Ptr(std::ptr::without_provenance_mut(0x1000)),
-            flip: 0x80,
-        };
-        let of = |epoch: u64| {
-            let (at, tag) = landing.of_epoch(epoch * QUANTUM);
-            (at.0.addr(), tag)
-        };
-        assert_eq!(
-            [of(0), of(1), of(2)],
-            [(0x1000, 1), (0x1080, 2), (0x1000, 3)]
-        );
-        let last = u64::from(u32::MAX);
-        assert_eq!(
-            [of(last - 1), of(last), of(last + 1)],
-            [(0x1000, u32::MAX), (0x1080, 0), (0x1000, 1)]
-        );
-        assert_eq!([4, 8, 12, 256].map(Landing::room), [16, 16, 32, 512]);
-    }
 }
