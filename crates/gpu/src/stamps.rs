@@ -35,7 +35,7 @@ use crate::pinned::PAGE;
 /// How many stamps a ring holds.
 const SLOTS: u64 = 1 << 14;
 
-/// The names of the functions that `kernels/stamped.cu` has: for batches, for those that only reduce, and the clock.
+/// The names of the functions that `kernels/stamped.cu` has: for batches, for those of which a lane reduces, and the clock.
 const NAMES: ([&CStr; 2], &CStr) = (
     [c"tidegate_batch_stamped", c"tidegate_reduce_stamped"],
     c"tidegate_clock",

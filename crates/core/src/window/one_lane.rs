@@ -114,14 +114,14 @@ impl Short {
     ) -> bool {
         let copy = to.addresses(self.bytes);
         let is_clear = |run: &Range<usize>| *run != copy && same_or_apart(run, &copy);
-        let own = lane.iter().filter_map(|one| match &one.from {
+        let mut own = lane.iter().filter_map(|one| match &one.from {
             Origin::Run(run) => Some(run.addresses(self.bytes)),
             Origin::Slot(..) => None,
         });
         let clear = is_clear(&self.result)
             && is_clear(&from.addresses(self.bytes))
             && sources.all(|run| is_clear(&run.addresses(self.bytes)));
-        clear && self.may_read(from) && self.may_read(to) && own.clone().all(|run| run == copy)
+        clear && self.may_read(from) && self.may_read(to) && own.all(|run| run == copy)
     }
 }
 

@@ -395,7 +395,7 @@ impl Job {
         folds
     }
 
-    /// The lane.
+    /// The steps of the lane: puts, waits, perhaps a copy, and folds.
     pub(super) fn steps(&self, bell: Ptr) -> Vec<Step> {
         let bytes = self.kind.bytes();
         let puts = self
