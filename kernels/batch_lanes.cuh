@@ -184,9 +184,17 @@ DEV void run_lane(const Launch &launch, Team team, Stand *stands, const u8 *step
     }
 }
 
-// Bytes of steps that a team keeps at hand. The lane of a warp has few steps.
-#define STEPS_WINDOW 512
-#define BLOCK_STEPS_WINDOW 3072
+// Bytes of steps that a warp keeps at hand. Its lane has few of them. (Where lanes reduce, the vectors of a fold need
+// room, too.) A block of one team has the room of all its warps.
+template <bool REDUCES>
+struct Windows {
+    static constexpr u32 WARP_ROOM = REDUCES ? 256 : 512, ALL = WARPS * WARP_ROOM;
+
+    DEV static u8 *get() {
+        __shared__ alignas(16) u8 all[ALL];
+        return all;
+    }
+};
 
 // Carries out all steps of a lane, one after the other. This is for lanes that are not in short, and for those that
 // fail.
@@ -194,9 +202,8 @@ template <bool REDUCES, typename Team>
 APART void run_steps(const Launch &launch, Team team, Stand *stands, const Lane *lane, Part part) {
     // Steps are read many times; the loops of a shape, for each element. Also, no kernel writes them. So all steps for
     // which there is room are brought here before the work before this batch is over.
-    const u32 room = Team::size > WARP ? BLOCK_STEPS_WINDOW : STEPS_WINDOW;
-    __shared__ alignas(16) u8 windows[THREADS / Team::size][room];
-    u8 *window = windows[threadIdx.x / Team::size];
+    const u32 room = Team::size > WARP ? Windows<REDUCES>::ALL : Windows<REDUCES>::WARP_ROOM;
+    u8 *window = Windows<REDUCES>::get() + threadIdx.x / Team::size * room;
     const Turn turn(launch, part);
     const u8 *steps = launch.program + 16ull * lane->steps;
     u64 length = lane->count;

@@ -26,7 +26,7 @@ fn resident(threads: c_int) -> c_int {
     (2048 / threads.max(1)).min(2)
 }
 
-/// Whether blocks that stay, and ask for so much, leave 14 KiB of the shared memory that they come to, whatever its
+/// Whether blocks that stay, and take so much, leave 14 KiB of the shared memory that they come to, whatever its
 /// size. A real multiprocessor keeps that size while a block stands there, so a library that does not look at this
 /// hangs at times.
 fn leaves(asked: usize) -> bool {
@@ -144,10 +144,11 @@ api! {
     }
 
     fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, handle: Handle) {
-        function(handle)?;
-        // The most threads of a block, and what it is made for; nothing else is used up here.
+        let function = function(handle)?;
+        // The most threads of a block, its shared memory, and what it is made for; nothing else is used up here.
         let found = match attribute {
             0 => 1024,
+            1 => c_int::try_from(function.entry.shared).map_err(|_| codes::INVALID_VALUE)?,
             5 | 6 => 90,
             _ => 0,
         };
@@ -210,7 +211,8 @@ api! {
         }
         let function = function(handle)?;
         let waits = cooperative || function.entry.name.starts_with("tidegate_");
-        if waits && function.carveout.load(Relaxed) != 100 || cooperative && !leaves(config.sharedMemBytes as usize) {
+        let shared = function.entry.shared + config.sharedMemBytes as usize;
+        if waits && function.carveout.load(Relaxed) != 100 || cooperative && !leaves(shared) {
             eprintln!("fake GPU: `{}` waits, and may leave no shared memory to other blocks", function.entry.name);
             return Err(codes::INVALID_VALUE);
         }
