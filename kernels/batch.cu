@@ -605,7 +605,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) tidegate_reduce(const _
     if (record.lanes <= member) return;
     STAMP(open_lane(launch, record, (const Lane *)(&record + 1), member);)
     if (lane->kind & LANE_LANDS) {
-        run_fold(launch, Either{team}, stands[member], lane, part);
+        run_fold(launch, Either{team}, lane, part);
     } else if (lane->kind == LANE_ADDS) {
         if (threadIdx.x % team == 0) run_post(launch, lane, part);
     } else if (lane->kind & LANE_REDUCES) run_reduction(launch, lane, part, part.index * team + threadIdx.x % team, part.count * team);

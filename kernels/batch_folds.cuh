@@ -6,6 +6,9 @@
 // pairs of the other vectors, and combines what it finds. So nothing stands between the last pair and the result: no
 // barrier, and no way through memory.
 //
+// Several blocks may carry out a long one. Each has pairs of its own, and finds them by itself. Only words and operands
+// are for all, so the last block of them changes these.
+//
 // The result may lie where the rank's own vector does: the thread that writes a pair has read the same pair before. The
 // slots are written by nobody but their origins.
 //
@@ -14,10 +17,24 @@
 // How many vectors a thread has in flight at a time.
 #define ABREAST 4
 
-// The vectors of the block's lane. (A program has at most one such lane.)
-DEV Vector *shared_vectors() {
-    __shared__ Vector all[MOST_VECTORS];
-    return all;
+// What all threads of the lane's team need. It is in the memory that they share, because there are too few registers. In
+// a thread's own memory it would be behind the caches, which each acquire empties. (A program has at most one such lane.)
+struct FoldLane {
+    Vector vectors[MOST_VECTORS];  // first those to put, then the terms
+    const Lane *at;
+    u64 src, out, dst, steps;
+    u32 bytes;
+    u32 team, threads;  // the threads of the team, and of all blocks
+    u32 puts, all;       // vectors
+    u32 scalar, unit;
+    u32 sums;  // the type of floats of which all terms are summed, or NO_SUM
+    Part part;
+    Stand stands[2];
+};
+
+DEV FoldLane &fold_lane() {
+    __shared__ FoldLane one;
+    return one;
 }
 
 // Whether both halves of a pair have their epoch's tag.
@@ -25,116 +42,155 @@ DEV bool has_landed(u64 first, u64 second, u32 tag) { return (u32)(first >> 32) 
 
 DEV u64 bits_of(Pair pair) { return pair.first | (u64)pair.second << 32; }
 
-// Combines the elements of two pairs. It is not inlined, because it is long, and the loop around it is unrolled.
-APART u64 combined_pair(u32 scalar, u32 op, u32 unit, u64 a, u64 b) {
+// Combines the elements of two pairs.
+APART u64 combined_elements(u32 scalar, u32 op, u32 unit, u64 a, u64 b) {
     u64 both = 0;
 #pragma unroll 1
     for (u32 at = 0; at < 64; at += 8u << unit) both |= combined(scalar, op, a >> at, b >> at) << at;
     return both;
 }
 
+// The same for sums of floats, which most folds are. A call would take longer than all else that is done with a pair.
+enum { NO_SUM = 255 };
+DEV u64 sum_of_floats(u32 scalar, u64 a, u64 b) {
+    if (scalar == S_F64) return combined<double>(OP_SUM, a, b);
+    const u32 a2 = (u32)(a >> 32), b2 = (u32)(b >> 32);
+    if (scalar == S_F32) return combined<float>(OP_SUM, (u32)a, (u32)b) | combined<float>(OP_SUM, a2, b2) << 32;
+    if (scalar == S_F16) return add_f16x2((u32)a, (u32)b) | (u64)add_f16x2(a2, b2) << 32;
+    return add_bf16x2((u32)a, (u32)b) | (u64)add_bf16x2(a2, b2) << 32;
+}
+
 // A warp or a block. What they do is the same, and so is the code.
 struct Either {
     u32 size;
+    DEV static Either now() { return {fold_lane().team}; }
     DEV bool is_block() const { return size > WARP; }
-    DEV u32 rank() const { return threadIdx.x % size; }
+    DEV u32 rank() const { return threadIdx.x & (size - 1); }  // a power of two
     DEV void barrier() const {
         if (is_block()) block_barrier();
         else warp_barrier();
     }
 };
 
+// A vector's parity is that of its epoch. So its landing and its slot have one place each, once the epoch is known.
+DEV void take_epoch(Vector &vector, u64 from) {
+    vector.from = from;
+    if (!is_odd(tag_of(from, QUANTUM))) return;
+    vector.landing += vector.landing_flip;
+    vector.src += vector.flip;
+}
+
+// The pair of a term that has come by the word. As in `Search::look`, no tag is left behind that could be mistaken for a
+// later epoch's.
+DEV u64 fetch_by_word(const Vector &term, u32 at, u32 bytes) {
+    const u64 tag = (u64)tag_of(term.from, QUANTUM) << 32;
+    store_both(term.landing + 2 * at, tag, tag);
+    return bits_of(fetch_pair(term.src, at / 8, bytes));
+}
+
 // What a thread does once its pairs are put: it combines its pairs, from `next` on, one after the other.
 struct Fold {
-    Vector *terms;
-    u32 number, scalar, unit;
-    u64 dst, bytes, next;
-    // By the numbers of terms: those whose words had come when they were looked at last, and those that have not landed.
-    // The slots of the latter are as their origins left them.
-    u64 come, by_word;
-    u32 lacks;  // the first term whose pair was missing when it was looked for last
+    u32 next;
+    u32 lacks;    // the first term whose pair was missing when it was looked for last
+    u64 by_word;  // the terms, by their numbers, that have not landed. Their slots are as their origins left them
 
-    // The pair of a vector that does not land, or has not. As in `Search::look`, no tag is left behind that could be
-    // mistaken for a later epoch's.
-    DEV u64 fetch_from(const Vector &term, u64 landing, u32 tag) const {
-        if (term.operand) store_both(landing, (u64)tag << 32, (u64)tag << 32);
-        return bits_of(fetch_pair(term.src + (is_odd(tag) ? term.flip : 0), next / 8, bytes));
-    }
-
-    // Combines the pairs at `next`. It looks a few times for each. Returns whether all have come.
+    // Combines the pairs at `next`. It looks a few times for each. Returns whether all have come. If it is not `LATE`, it
+    // leaves terms that come by the word to a later call.
+    template <bool LATE>
     DEV bool combine(int times) {
+        FoldLane &lane = fold_lane();
+        const u32 puts = lane.puts, number = lane.all - puts, bytes = lane.bytes, sums = lane.sums;
         u64 all = 0;
 #pragma unroll 1
         for (u32 begin = 0; begin < number; begin += ABREAST) {
-            u64 found[ABREAST], at[ABREAST];
-            u32 tags[ABREAST], missing = 0;
+            Vector *const terms = lane.vectors + puts + begin;
+            u64 found[ABREAST];
+            u32 missing = 0, come = 0;
 #pragma unroll
             for (u32 k = 0; k < ABREAST; k++) {
                 if (begin + k >= number) continue;
-                const Vector &term = terms[begin + k];
-                tags[k] = tag_of(term.from, QUANTUM);
-                at[k] = term.landing + (is_odd(tags[k]) ? term.landing_flip : 0) + 2 * next;
-                if (term.operand && !(by_word >> (begin + k) & 1)) missing |= 1u << k;
-                else found[k] = fetch_from(term, at[k], tags[k]);
+                if (!terms[k].operand) found[k] = bits_of(fetch_pair(terms[k].src, next / 8, bytes));
+                else if (LATE && by_word >> (begin + k) & 1) found[k] = fetch_by_word(terms[k], next, bytes);
+                else missing |= 1u << k;
             }
 #pragma unroll 1
             for (int looks = 1; missing; looks++) {
-                if (looks > times) {
-                    lacks = begin + (missing & 1 ? 0 : missing & 2 ? 1 : missing & 4 ? 2 : 3);
-                    return false;
-                }
                 u64 first[ABREAST], second[ABREAST];
 #pragma unroll
                 for (u32 k = 0; k < ABREAST; k++)
-                    if (missing >> k & 1) load_both(at[k], first[k], second[k]);
+                    if (missing >> k & 1) load_both(terms[k].landing + 2 * next, first[k], second[k]);
 #pragma unroll
                 for (u32 k = 0; k < ABREAST; k++) {
                     if (!(missing >> k & 1)) continue;
-                    if (has_landed(first[k], second[k], tags[k])) {
+                    if (has_landed(first[k], second[k], tag_of(terms[k].from, QUANTUM))) {
                         found[k] = (u32)first[k] | second[k] << 32;
                         missing &= ~(1u << k);
-                    } else if (come >> (begin + k) & 1) {
+                    } else if (come >> k & 1) {
                         // The word had come before this look, so the tags will not: see `Search::look`.
+                        if (!LATE) return false;
                         by_word |= 1ull << (begin + k);
-                        terms[begin + k].by_word = 1;
-                        found[k] = fetch_from(terms[begin + k], at[k], tags[k]);
+                        terms[k].by_word = 1;
+                        found[k] = fetch_by_word(terms[k], next, bytes);
                         missing &= ~(1u << k);
                     }
                 }
                 // No later load is in flight together with an acquire. So words are looked at less often.
-                if (missing && (looks % 4 == 0 || looks == times)) {
-#pragma unroll
-                    for (u32 k = 0; k < ABREAST; k++) {
-                        if (!(missing >> k & 1)) continue;
-                        const Vector &term = terms[begin + k];
-                        if (reached(load_acquire(term.word), term.from, QUANTUM)) come |= 1ull << (begin + k);
+                if (missing && (looks % 4 == 0 || looks >= times)) {
+                    come = 0;
+#pragma unroll 1
+                    for (u32 k = 0; k < ABREAST; k++)
+                        if (missing >> k & 1 && reached(load_acquire(terms[k].word), terms[k].from, QUANTUM)) come |= 1u << k;
+                    if (looks >= times && !come) {
+                        lacks = begin + (missing & 1 ? 0 : missing & 2 ? 1 : missing & 4 ? 2 : 3);
+                        return false;
                     }
                 }
             }
 #pragma unroll
             for (u32 k = 0; k < ABREAST; k++) {
                 if (begin + k >= number) continue;
-                all = begin + k == 0 ? found[k] : combined_pair(scalar, terms[begin + k].op, unit, all, found[k]);
+                if (begin + k == 0) all = found[k];
+                else if (sums != NO_SUM) all = sum_of_floats(sums, all, found[k]);
+                else all = combined_elements(lane.scalar, terms[k].op, lane.unit, all, found[k]);
             }
         }
-        put(dst + next, (u32)all);
-        if (next + 4 < bytes) put(dst + next + 4, (u32)(all >> 32));
+        put(lane.dst + next, (u32)all);
+        if (next + 4 < bytes) put(lane.dst + next + 4, (u32)(all >> 32));
         return true;
     }
 
-    // Combines the rest of the pairs of a thread of so many. Returns whether all have come.
-    DEV bool look(u32 threads, int times) {
-        for (; next < bytes; next += 8 * threads)
-            if (!combine(times)) return false;
+    // Combines the rest of the thread's pairs. Returns whether all have come.
+    template <bool LATE>
+    DEV bool look(int times) {
+        for (; next < fold_lane().bytes; next += 8 * fold_lane().threads)
+            if (!combine<LATE>(times)) return false;
         return true;
     }
 };
 
+// The rest of the waits for exposures, if one takes longer than an instant. All threads share them. Returns whether all
+// have come.
+APART bool expose_late(const Launch &launch) {
+    FoldLane &lane = fold_lane();
+    const Either team = Either::now();
+    bool come = !has_failed(launch);
+    for (u32 t = team.rank(); t < lane.puts && come; t += team.size)
+        come = wait_long(launch, (const WaitStep *)(lane.steps + 16ull * lane.vectors[t].wait), lane.vectors[t].from, lane.part.index == 0);
+    // (`failed` is for what comes next: a fast thread may set it before a slow one has read this.)
+    if (!come) lane.stands[1].epoch = 1;
+    team.barrier();
+    return lane.stands[1].epoch == 0;
+}
+
 // The rest of a fold that takes longer than an instant, as in `landed_late`. All threads look together.
-APART bool fold_late(const Launch &launch, Either team, Stand *stands, const Lane *at, Fold fold) {
+APART bool fold_late(const Launch &launch, Fold fold) {
     const u64 END = 1ull << 63;
-    const bool first = team.rank() == 0;
-    const auto wait_of = [&](u32 t) { return (const WaitStep *)(launch.program + 16ull * (at->steps + fold.terms[t].wait)); };
+    FoldLane &lane = fold_lane();
+    const Either team = Either::now();
+    const bool first = team.rank() == 0, reports = lane.part.index == 0;
+    Vector *const terms = lane.vectors + lane.puts;
+    const u32 number = lane.all - lane.puts;
+    const auto wait_of = [&](u32 t) { return (const WaitStep *)(lane.steps + 16ull * terms[t].wait); };
     const auto blocked = [&](u32 t) { return &launch.mirror->blocked[wait_of(t)->slot]; };
     u64 reported = 0;  // the terms, by their numbers
     const auto end_report = [&](u32 t) {
@@ -144,13 +200,13 @@ APART bool fold_late(const Launch &launch, Either team, Stand *stands, const Lan
     bool ok = false;
     for (u32 round = 0;; round++) {
         // As in `landed_late`.
-        Stand *stand = stands + round % 2;
+        Stand *stand = lane.stands + round % 2;
         if (first) {
             // The terms of which nothing more will come, because their words are poisoned.
             u64 ended = has_failed(launch) ? END : 0;
 #pragma unroll 1
-            for (u32 t = 0; t < fold.number && !(ended & END); t++) {
-                const Vector &term = fold.terms[t];
+            for (u32 t = 0; t < number && !(ended & END); t++) {
+                const Vector &term = terms[t];
                 if (!term.operand) continue;
                 const u64 value = load_relaxed(term.word), epoch = term.from >> QUANTUM_BITS;
                 const WaitStep *wait = wait_of(t);
@@ -159,7 +215,7 @@ APART bool fold_late(const Launch &launch, Either team, Stand *stands, const Lan
                 const bool poisoned = !has_come && value & POISON && load_acquire(term.word) & POISON;
                 u64 one, other;
                 const u32 tag = tag_of(term.from, QUANTUM);
-                load_both(term.landing + (is_odd(tag) ? term.landing_flip : 0), one, other);
+                load_both(term.landing, one, other);
                 const bool there = has_come || has_landed(one, other, tag);
                 if (poisoned) {
                     // If a pair is missing, it will not come. Usually all of them are missing; but a rank may have died
@@ -172,7 +228,7 @@ APART bool fold_late(const Launch &launch, Either team, Stand *stands, const Lan
                     }
                 } else if (there) {
                     end_report(t);
-                } else if (round >= 64 && round % 64 == 0 && !load_relaxed32(&blocked(t)->active)) {
+                } else if (reports && round >= 64 && round % 64 == 0 && !load_relaxed32(&blocked(t)->active)) {
                     blocked(t)->window = wait->window;
                     blocked(t)->peer = wait->peer;
                     blocked(t)->awaited = wait->awaited;
@@ -187,112 +243,131 @@ APART bool fold_late(const Launch &launch, Either team, Stand *stands, const Lan
         team.barrier();
         const u64 ended = stand->epoch;
         if (ended & END) break;
-        if (!fold.look(team.size, round < 64 ? 16 : 1)) {
+        if (!fold.look<true>(round < 64 ? 16 : 1)) {
             stand->failed = 1;
-            if (ended >> fold.lacks & 1) fold.terms[fold.lacks].lacks = 1;
+            if (ended >> fold.lacks & 1) terms[fold.lacks].lacks = 1;
         }
         team.barrier();
         ok = !stand->failed;
         if (ok) break;
         if (round > 16) pause(round > 256 ? 1000 : 50);
     }
-    for (u32 t = 0; t < fold.number; t++) end_report(t);
+    for (u32 t = 0; t < number; t++) end_report(t);
     return ok;
 }
 
 // Carries out the lane.
-APART void run_fold(const Launch &launch, Either team, Stand *stands, const Lane *at, Part part) {
-    const u32 rank = team.rank(), puts = (u32)at->from, all = puts + (u32)at->to;
-    const bool first = rank == 0;
-    const u64 own = at->src, kept = at->out, bytes = at->count, pairs = (bytes + 7) / 8;
-    Vector *vectors = shared_vectors();
+APART void run_fold(const Launch &launch, Either as, const Lane *at, Part part) {
+    FoldLane &lane = fold_lane();
+    Vector *const vectors = lane.vectors;
     // No kernel writes the list, so it is brought here before the work before this batch is over.
-    const u64 list = (u64)launch.program + 16ull * (at->steps + at->tail);
-    for (u32 i = rank; i < all * (u32)(sizeof(Vector) / sizeof(V16)); i += team.size) {
-        V16 line;
-        fetch(line, list + i * sizeof(V16));
-        ((V16 *)vectors)[i] = line;
+    {
+        const u32 rank = as.rank();
+        const u64 steps = (u64)launch.program + 16ull * at->steps, list = steps + 16ull * at->tail;
+        const u32 puts = (u32)at->from, all = puts + (u32)at->to;
+        for (u32 i = rank; i < all * (u32)(sizeof(Vector) / sizeof(V16)); i += as.size) {
+            V16 line;
+            fetch(line, list + i * sizeof(V16));
+            ((V16 *)vectors)[i] = line;
+        }
+        if (rank == 0) {
+            lane.at = at;
+            lane.src = at->src;
+            lane.out = at->out;
+            lane.dst = at->dst;
+            lane.steps = steps;
+            lane.bytes = (u32)at->count;
+            lane.team = as.size;
+            lane.threads = part.count * as.size;
+            lane.puts = puts;
+            lane.all = all;
+            lane.scalar = (u32)at->value;
+            lane.unit = at->unit;
+            lane.sums = at->value >> 32 ? (u32)at->value : NO_SUM;
+            lane.part = part;
+            lane.stands[0].failed = lane.stands[1].failed = 0;
+            lane.stands[1].epoch = 0;
+        }
     }
-    if (first) stands[0].failed = stands[1].failed = 0;
-    team.barrier();
-    Fold fold;
-    fold.terms = vectors + puts;
-    fold.number = all - puts;
-    fold.scalar = (u32)at->value;
-    fold.unit = at->unit;
-    fold.dst = at->dst;
-    fold.bytes = bytes;
-    fold.next = 8 * rank;
-    fold.come = fold.by_word = fold.lacks = 0;
+    as.barrier();
+    const Either team = Either::now();
+    const u32 rank = team.rank(), mine = lane.part.index * team.size + rank;
     const Turn turn(launch, part);
     turn.await();
 
-    // Fetch the first pairs while the exposures are looked at.
-    Pair pairs_of[ABREAST], copied = {0, 0};
-    const auto fetch_abreast = [&](u32 begin, u64 i) {
+    const u32 stop = load_relaxed32(&turn.state->stop);
+    // The last threads share the waits for exposures. Meanwhile the first ones fetch their pairs. Of the waits for data, only
+    // the operands are needed now.
+    const u32 puts = lane.puts, bytes = lane.bytes;
+    Pair pairs_of[ABREAST];
+    const auto fetch_abreast = [&](u32 begin, u32 i) {
 #pragma unroll
         for (u32 k = 0; k < ABREAST; k++)
             if (begin + k < puts) pairs_of[k] = fetch_pair(vectors[begin + k].src, i, bytes);
     };
-    if (rank < pairs) {
-        fetch_abreast(0, rank);
-        if (kept) copied = fetch_pair(own, rank, bytes);
-    }
-    const u32 stop = load_relaxed32(&turn.state->stop);
-    bool ok = !first || !(stop || turn.follow) || !has_failed(launch);
-    // The threads share the waits. Of the waits for data, only the operands are needed now.
-    for (u32 t = rank; t < all; t += team.size) {
+    if (8 * mine < bytes) fetch_abreast(0, mine);
+    bool late = false;
+    for (u32 t = team.size - 1 - rank; t < lane.all; t += team.size) {
         Vector &vector = vectors[t];
         if (!vector.operand) continue;
         const u64 from = load_relaxed(vector.operand);
-        vector.from = from;
-        if (t >= puts) continue;
-        const WaitStep *wait = (const WaitStep *)(launch.program + 16ull * (at->steps + vector.wait));
-        const bool exposed = await_exposure(launch, turn, stop, vector.word, from, wait);
-        ok = ok && exposed;
+        if (t < puts) {
+            u64 value = load_acquire(vector.word);
+#pragma unroll 1
+            for (int looks = 1; looks < 64 && !reached(value, from, QUANTUM); looks++) value = load_acquire(vector.word);
+            late = late || !reached(value, from, QUANTUM);
+        }
+        take_epoch(vector, from);
     }
-    if (!ok) stands[0].failed = 1;
-    team.barrier();
-    if (stands[0].failed) {
-        if (first) give_up(launch, at->steps, false);
+    if (late || stop || turn.follow) lane.stands[0].failed = 1;
+    Either::now().barrier();
+    if (lane.stands[0].failed && !expose_late(launch)) {
+        if (Either::now().rank() == 0) give_up(launch, lane.at->steps, false);
         return;
     }
     STAMP(const u64 exposed_at = global_timer();)
 
-    for (u64 i = rank; i < pairs; i += team.size) {
+    for (u32 i = mine; 8 * i < bytes; i += lane.threads) {
 #pragma unroll 1
         for (u32 begin = 0; begin < puts; begin += ABREAST) {
-            if (i != rank || begin != 0) fetch_abreast(begin, i);
+            if (i != mine || begin != 0) fetch_abreast(begin, i);
 #pragma unroll
             for (u32 k = 0; k < ABREAST; k++) {
                 if (begin + k >= puts) continue;
-                const Vector &vector = vectors[begin + k];
-                const u32 tag = tag_of(vector.from, QUANTUM);
-                land(vector.landing + (is_odd(tag) ? vector.landing_flip : 0), i, pairs_of[k], tag);
+                land(vectors[begin + k].landing, i, pairs_of[k], tag_of(vectors[begin + k].from, QUANTUM));
             }
         }
-        if (kept) {
-            const Pair pair = i == rank ? copied : fetch_pair(own, i, bytes);
-            put(kept + 8 * i, pair.first);
-            if (8 * i + 4 < bytes) put(kept + 8 * i + 4, pair.second);
+        if (lane.out) {
+            const Pair pair = fetch_pair(lane.src, i, bytes);
+            put(lane.out + 8 * i, pair.first);
+            if (8 * i + 4 < bytes) put(lane.out + 8 * i + 4, pair.second);
         }
     }
-    for (u32 t = rank; t < puts; t += team.size) store_relaxed(vectors[t].operand, vectors[t].from + QUANTUM);
 
-    if (stop || turn.follow || !fold.look(team.size, 64)) stands[1].failed = 1;
-    team.barrier();
-    ok = !stands[1].failed || fold_late(launch, team, stands, at, fold);
-    turn.pass(first);
+    Fold fold = {8 * mine, 0, 0};
+    if (stop || turn.follow || !fold.look<false>(64)) lane.stands[1].failed = 1;
+    Either::now().barrier();
+    const bool ok = !lane.stands[1].failed || fold_late(launch, fold);
+    const Either again = Either::now();
+    const u32 thread = again.rank();
+    turn.pass(thread == 0);
     if (!ok) return;
-    // As in `run_landed`: the word counts what has landed.
-    for (u32 t = puts + rank; t < all; t += team.size) {
-        const Vector &vector = vectors[t];
-        if (!vector.operand) continue;
-        if (!vector.by_word) red_u64(vector.word, QUANTUM);
-        store_relaxed(vector.operand, vector.from + QUANTUM);
-    }
     // All legs are written now: earlier, that would delay what they are about.
     STAMP(const u64 there_at = global_timer();)
-    STAMP(if (first) for (u32 t = 0; t < all; t++) if (vectors[t].operand) stamp_leg(launch, at, vectors[t], t < puts ? exposed_at : there_at);)
-    STAMP(if (first) marks().moves(), end_leg();)
+    STAMP(if (thread == 0) for (u32 t = 0; t < lane.all; t++) if (vectors[t].operand) stamp_leg(launch, lane.at, vectors[t], t < lane.puts ? exposed_at : there_at);)
+    STAMP(if (thread == 0) marks().moves(), end_leg();)
+    const u32 last = lane.part.count - 1;
+    if (last != 0) {
+        // All blocks have read the operands once the last one comes here. (A slow thread may still read `failed`.)
+        if (thread == 0) lane.stands[0].epoch = count_to(lane.at->arrivals, last);
+        Either::now().barrier();
+        if (lane.stands[0].epoch != last) return;
+    }
+    for (u32 t = thread; t < lane.all; t += again.size) {
+        const Vector &vector = vectors[t];
+        if (!vector.operand) continue;
+        // As in `run_landed`: the word counts what has landed.
+        if (t >= lane.puts && !vector.by_word) red_u64(vector.word, QUANTUM);
+        store_relaxed(vector.operand, vector.from + QUANTUM);
+    }
 }

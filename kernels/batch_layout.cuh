@@ -65,8 +65,8 @@ struct alignas(16) Lane {
     // LANE_LANDS: the landing of a put, or of a wait, whose slot is `dst` with its flip. Then `count` is in bytes, and
     // there is no tail. A wait whose lane copies the slot does so to `out`; for any other wait, that is 0.
     // LANE_LANDS with LANE_REDUCES: `from` vectors to put, and `to` terms. They are in a list, `tail` units of 16 bytes
-    // behind the beginning of the steps. The result goes to `dst`, `value` is the type of its elements, and `unit` their
-    // size. Before the result, `src` is copied to `out`, unless that is 0.
+    // behind the beginning of the steps. The result goes to `dst`, `value` is the type of its elements (with 1 above its 32
+    // bits, if floats are summed), and `unit` their size. Before the result, `src` is copied to `out`, unless that is 0.
     u64 landing, landing_flip;
     // LANE_LISTED: lists of the units' places on either side. An entry has four bytes, and counts in units from `src`
     // or from `dst`; 0 if the units are contiguous. LANE_COUNTED: `from` is the address of the number of elements,

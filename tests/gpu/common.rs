@@ -102,6 +102,15 @@ impl Kernels {
     }
 }
 
+/// Whether each of so many ranks has a GPU of its own. Otherwise says that a test is skipped, and why.
+pub(crate) fn each_has_a_gpu(ranks: usize, why: &str) -> bool {
+    let gpus = Gpu::count().unwrap();
+    if gpus < ranks {
+        println!("skipped: {ranks} ranks need a GPU each, and there are {gpus}: {why}");
+    }
+    gpus >= ranks
+}
+
 /// A number from the environment.
 pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name)

@@ -339,15 +339,15 @@ fn count<'s>(s: &Stream<'s>, x: &mut R<'s, u64>, tell: &Sender<usize>) -> Result
     s.launch(unsafe { foreign(enqueue) }, (x,))
 }
 
-/// Short data lands, and the wait that finds it copies it, or reduces it. Longer data has a signal, and the same launch
-/// copies it. Its reduction is a launch of its own.
+/// Short data lands, and the wait that finds it copies it, or reduces it; several blocks may do that. Longer data has a
+/// signal, and the same launch copies it. Its reduction is a launch of its own.
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn collectives_that_copy_or_reduce_are_one_launch_each() {
     ranks(2, |world, _| {
         stream!(let s = world.stream().unwrap());
         let region = |len| Region::<u64, _>::zeroed(&world, len).unwrap();
-        for len in [1, 512, 513] {
+        for len in [1, 512, 513, 8192, 8193] {
             let gather = AllGather::open(&s, "all-gather", len).unwrap();
             let news = Broadcast::open(&s, "broadcast", 1, len).unwrap();
             let blocks = AllToAll::open(&s, "all-to-all", len).unwrap();
@@ -372,7 +372,7 @@ fn collectives_that_copy_or_reduce_are_one_launch_each() {
                 .unwrap();
             let items: Vec<_> = told.try_iter().collect();
             let each: Vec<_> = items.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            let sum = if 8 * len <= 4096 { 1 } else { 2 };
+            let sum = if 8 * len <= 65536 { 1 } else { 2 };
             assert_eq!(each, [1, 1, 1, sum], "{len} elements");
             drop(graph.replay(&s, back, 1).unwrap());
         }

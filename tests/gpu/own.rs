@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::common::{I, Kernels, O, R, S, W, number, ranks};
+use super::common::{I, Kernels, O, R, S, W, each_has_a_gpu, number, ranks};
 use crate::vendor::prelude::*;
 use tidegate::error::{Awaited, Cause, DeviceError, EpochError, PutFault, StreamError};
 use tidegate::kernel::Module;
@@ -287,6 +287,9 @@ fn grids_of_many_blocks() {
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn batches_run_beside_a_grid_on_all_multiprocessors() {
+    if !each_has_a_gpu(2, "two such grids do not fit on one") {
+        return;
+    }
     ranks(2, |world, k| {
         let owners = load(&world);
         let plan = Plan::of(&world, &k, &owners);

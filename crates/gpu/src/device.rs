@@ -99,6 +99,13 @@ impl GpuDevice {
         self.gpu.land_up_to
     }
 
+    pub fn reduce_up_to(&self) -> usize {
+        match self.land_up_to() {
+            0 => 0,
+            least => self.gpu.reduce_up_to.max(least),
+        }
+    }
+
     pub unsafe fn map_register(&self, register: &Register) -> Result<Register, DeviceError> {
         // SAFETY: the caller's promise.
         unsafe { self.gpu.map_register(register) }

@@ -38,6 +38,7 @@
 //! | [`EARLY`] | how early batches, and kernels that wait by themselves, may be launched |
 //! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`. The default is 4 MiB to other GPUs, and 24 MiB within one. It does not apply to recordings, nor to slots with two buffers |
 //! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence: a number; the default is 4096. From 257 bytes on, this also takes a free block. The smallest value of all ranks counts |
+//! | [`REDUCE_UP_TO`] | the same for collectives that reduce all that comes, in one round: a number; the default is 65536. Each 4096 bytes take a block |
 //! | [`STRIKES`] | whether streams store to registers of NICs, if the GPU can reach them: `auto`, `no` |
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 
@@ -61,9 +62,10 @@ use crate::last::Early;
 use crate::lower::Mirror;
 pub use crate::lower::apart::COPY_ENGINE_FROM;
 use crate::lower::apart::Crossover;
-use crate::lower::landings;
+pub use crate::lower::folds::REDUCE_UP_TO;
 pub use crate::lower::landings::LAND_UP_TO;
 use crate::lower::operands::{self, Operands};
+use crate::lower::{folds, landings};
 use crate::pinned::{PAGE, Pinned, keep_from_children};
 pub use crate::registers::STRIKES;
 use crate::registers::{self, Registers};
@@ -94,6 +96,8 @@ pub struct Gpu {
     pub(crate) copy_engine_from: Crossover,
     /// The largest slot that has a landing, in bytes.
     pub(crate) land_up_to: usize,
+    /// The same where all that lands is reduced as it comes.
+    pub(crate) reduce_up_to: usize,
     pub(crate) gates: gates::Mode,
     /// Whether waits have gates. If so, operands are counted.
     pub(crate) gated: AtomicBool,
@@ -193,6 +197,7 @@ impl Gpu {
             early,
             copy_engine_from: Crossover::variable(variable(COPY_ENGINE_FROM).as_deref()),
             land_up_to: landings::up_to(variable(LAND_UP_TO).as_deref()),
+            reduce_up_to: folds::up_to(variable(REDUCE_UP_TO).as_deref()),
             gates,
             gated: AtomicBool::new(false),
             operands: operands::Shared::default(),

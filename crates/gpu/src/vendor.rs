@@ -159,6 +159,10 @@ macro_rules! vendor {
                     self.0.land_up_to()
                 }
 
+                fn reduce_up_to(&self) -> usize {
+                    self.0.reduce_up_to()
+                }
+
                 unsafe fn map_register(&self, register: &Register) -> Result<Register, DeviceError> {
                     // SAFETY: the caller's promise.
                     unsafe { self.0.map_register(register) }

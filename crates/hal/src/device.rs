@@ -199,6 +199,12 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         0
     }
 
+    /// The same for a collective each of whose calls is one [short reduction](crate::batch#short-reductions) on this
+    /// rank, or the puts for those of others. At least [`Device::land_up_to`].
+    fn reduce_up_to(&self) -> usize {
+        self.land_up_to()
+    }
+
     /// Whether kernels can access memory at this address by themselves. An address of a [bus](crate::far) stands for
     /// memory that only batches reach.
     fn reaches(&self, memory: Ptr) -> bool {

@@ -206,7 +206,10 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         let inbound_slots = inbound.iter().map(|(slot, len)| declared(from, slot, len));
         let outbound_slots = outbound.iter().map(|(slot, len)| declared(to, slot, len));
         let window = Window::of_joint(name, joint, inbound_slots, outbound_slots.chain(own));
-        let window = window.parts_of::<E>();
+        // Then a device may combine the data as it comes.
+        let is_one = |made: &Schedule| made.stages.len() <= 1;
+        let at_once = what.kind.reduces_everywhere() && is_one(&apart) && is_one(&in_place);
+        let window = window.parts_of::<E>().reduces_at_once(at_once);
         let elements = apart.scratch.max(in_place.scratch);
         let ((inbox, outbox), scratch) = window.open_with(team, stream, |_, _| {
             Region::zeroed(team.world(), elements)?.on(stream)

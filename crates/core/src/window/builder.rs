@@ -180,7 +180,11 @@ impl<T: Element, K: Discipline> Window<T, K> {
         description.fill_in(roster.rank, roster.size());
         description.terms.staged = world.staged();
         description.started_alone = world.started_alone();
-        let (up_to, size) = (world.device().land_up_to(), description.terms.size);
+        let size = description.terms.size;
+        let up_to = match self.reduces_at_once {
+            true => world.device().reduce_up_to(),
+            false => world.device().land_up_to(),
+        };
         let is_long = |slot: &Inbound| slot.len.saturating_mul(size) > up_to;
         description.land_up_to = match &description.terms.purpose {
             _ if self.for_kernels => 0,

@@ -88,6 +88,8 @@ pub struct Window<T, K> {
     pub(super) throttle: Throttle,
     /// Whether nothing lands in the inbox.
     pub(super) for_kernels: bool,
+    /// Whether all data of a call is one round, which this rank reduces.
+    pub(super) reduces_at_once: bool,
     /// The error because of which this rank does not want the window after all. It is told where the ranks meet, so
     /// that none of them waits for this rank.
     pub(super) refused: Option<Error>,
@@ -187,6 +189,7 @@ impl<T: Element, K: Discipline> Window<T, K> {
             limit: None,
             throttle: Throttle::default(),
             for_kernels: false,
+            reduces_at_once: false,
             refused: None,
             layouts: BTreeMap::new(),
             sites: Vec::new(),
@@ -377,6 +380,12 @@ impl<T> Window<T, BySlot> {
     pub(crate) fn parts_of<E: Element>(mut self) -> Self {
         let terms = &mut self.description.terms;
         (terms.layout, terms.element) = (E::LAYOUT, std::any::type_name::<E>().into());
+        self
+    }
+
+    /// Says that each call of the collective is one round, and that all data of the round is reduced at this rank.
+    pub(crate) fn reduces_at_once(mut self, at_once: bool) -> Self {
+        self.reduces_at_once = at_once;
         self
     }
 }

@@ -40,8 +40,8 @@ fn what_lands_comes_after_the_barrier_of_the_wait() {
     }
 }
 
-/// A fold puts nothing before the barrier behind its waits for exposures. Its other stores to landings leave tags, and
-/// come later.
+/// A fold puts nothing before the barrier behind its waits for exposures. If data has come by the word, it leaves tags in
+/// the landings, later and elsewhere.
 #[test]
 fn what_a_fold_puts_comes_after_the_barrier_of_its_waits() {
     let acquires = |line: &str| line.starts_with("ld.acquire") || line.contains("wait_long");
@@ -56,11 +56,33 @@ fn what_a_fold_puts_comes_after_the_barrier_of_its_waits() {
                 *puts.entry(at).or_insert(true) &= has;
             }
         });
-        // A thread puts four pairs at a time. It leaves a tag for as many, before the first look and behind each.
+        // A thread puts four pairs at a time.
         let behind = puts.values().filter(|has| **has).count();
-        assert_eq!((behind, puts.len()), (4, 4 + 2 * 4), "{name}: {puts:?}");
+        assert_eq!((behind, puts.len()), (4, 4), "{name}: {puts:?}");
         let orders = |item: &&Item| item.is("fence") || item.is("red.release");
         assert_eq!(items.iter().filter(orders).count(), 0, "{name}");
+    }
+}
+
+/// The blocks of a fold count once all threads have read their operands. Only then are these stored to: by the last block,
+/// or by the only one.
+#[test]
+fn a_fold_counts_behind_a_barrier_and_then_changes_operands() {
+    let reads = |line: &str| line.starts_with("ld.relaxed.sys.global.u64");
+    let counts = |line: &str| line.starts_with("atom.relaxed.gpu.global.inc.u32");
+    let writes = |line: &str| line.starts_with("st.relaxed.sys.global.u64");
+    for (text, _) in TEXTS {
+        let functions = functions(text);
+        let [(name, items)] = named(&functions, "run_fold")[..] else {
+            panic!("both kinds of teams have one function");
+        };
+        assert_eq!(always(text, name, is_barrier, reads, counts), 1, "{name}");
+        assert_eq!(always(text, name, is_barrier, counts, writes), 1, "{name}");
+        assert_eq!(
+            items.iter().filter(|it| it.is("red.relaxed")).count(),
+            1,
+            "{name}"
+        );
     }
 }
 

@@ -491,7 +491,8 @@ fn primitives_have_their_orders() {
     }
 }
 
-/// The count of the blocks that have read an operand takes the read value as an argument.
+/// The count of the blocks that have read an operand takes the read value as an argument. (That of a fold comes behind a
+/// barrier: [`lands`].)
 #[test]
 fn a_count_depends_on_the_operand() {
     for (text, _) in TEXTS {
@@ -504,8 +505,14 @@ fn a_count_depends_on_the_operand() {
 
 fn counts_that_depend(text: &str) -> usize {
     let lines: Vec<_> = text.lines().map(str::trim).collect();
-    let mut counts = 0;
+    let (mut counts, mut folds) = (0, false);
     for (at, line) in lines.iter().enumerate() {
+        if line.starts_with(".func") || line.contains(".entry") {
+            folds = line.contains("run_fold");
+        }
+        if folds {
+            continue;
+        }
         let Some(count) = line.strip_prefix("atom.relaxed.gpu.global.inc.u32") else {
             continue;
         };

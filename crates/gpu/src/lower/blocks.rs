@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! A lane that moves much gets as many blocks as its units keep busy. If there are too few blocks, each such lane gets
-//! one, and the remaining blocks are divided by size. Small lanes get a warp each, and share the blocks that are
-//! reserved for warps. Landings come last: if there is no block for a landing, the put goes another way, or takes
+//! A lane that moves or folds much gets as many blocks as its units keep busy. If there are too few blocks, each such
+//! lane gets one, and the remaining blocks are divided by size. Small lanes get a warp each, and share the blocks that
+//! are reserved for warps. Landings come last: if there is no block for a landing, the put goes another way, or takes
 //! longer.
 //!
 //! # Failure
@@ -51,6 +51,8 @@ pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<
     // one. Listed units may be small, so there they are counted by bytes: a thread has several of them on their way at
     // a time, and each waiting block takes half a multiprocessor from everything else that runs.
     let size = |lane: &Lane| match lane.short.kind {
+        // Each thread has pairs of eight bytes. A warp would take longer, since its threads also wait for all ranks.
+        _ if lane.folds() => (lane.short.count.div_ceil(8), true),
         _ if lane.landing.is_some() => (1, lane.lands_on_a_block(sizes)),
         kind if kind & LANE_LISTED != 0 => (
             (lane.short.count << lane.short.unit).div_ceil(16),
@@ -73,6 +75,7 @@ pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<
     large.sort_unstable_by_key(|lane| std::cmp::Reverse(amount(&lanes[*lane])));
     let wanted = |lane: &Lane| {
         let most = match lane {
+            lane if lane.folds() => MOST_BLOCKS,
             Lane { whole: true, .. }
             | Lane {
                 landing: Some(_), ..
@@ -87,7 +90,7 @@ pub(super) fn share_out(lanes: &mut [Lane], quota: u64, sizes: Sizes) -> Result<
     let warps = |large: usize| sizes.small_blocks(all - large, quota);
     // Landings get blocks if they are few, or if they take no block from another lane and are not too many. When half
     // of the blocks were for landings, eight ranks on two GPUs took a third longer for their faces.
-    let lands = |lane: &usize| lanes[*lane].landing.is_some();
+    let lands = |lane: &usize| lanes[*lane].landing.is_some() && !lanes[*lane].folds();
     let landings = large.iter().filter(|lane| lands(lane)).count() as u64;
     let fits = warps(large.len()) + total(&large) <= quota;
     if 8 * landings > quota && !(fits && 3 * landings <= quota) {

@@ -43,7 +43,10 @@ pub(super) fn in_short(steps: &[Step]) -> Option<ShortLane> {
     match (then, last) {
         (None, None) => waited(wait),
         (Some(Step::Move(mv)), None) => copied(wait, mv),
-        (Some(Step::Move(mv)), Some(Step::Add(add))) => put(wait, mv, add),
+        // A longer one takes several blocks, and comes by the word.
+        (Some(Step::Move(mv)), Some(Step::Add(add))) => {
+            put(wait, mv, add).filter(|put| put.count <= UP_TO as u64)
+        }
         _ => None,
     }
 }

@@ -59,7 +59,7 @@ pub(super) struct Lane {
     pub(super) waits: Vec<usize>,
     /// The lane's short form.
     pub(super) short: ShortLane,
-    /// The lane's short form with a landing, if its bytes land. One team carries it out.
+    /// The lane's short form with a landing, if its bytes land. One team carries it out, unless it also reduces them.
     pub(super) landing: Option<ShortLane>,
     /// If what lands is reduced: the vectors.
     pub(super) vectors: Vec<Vector>,
@@ -80,6 +80,11 @@ impl Lane {
     /// Whether it is one reduction, and nothing else.
     pub(super) fn only_reduces(&self) -> bool {
         self.reductions == 1 && !self.mixed
+    }
+
+    /// Whether it reduces what lands.
+    pub(super) fn folds(&self) -> bool {
+        !self.vectors.is_empty()
     }
 
     /// Ends the steps.

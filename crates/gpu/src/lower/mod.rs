@@ -13,7 +13,7 @@
 
 pub(crate) mod apart;
 mod blocks;
-mod folds;
+pub(crate) mod folds;
 pub(crate) mod landings;
 mod lane;
 #[allow(
@@ -287,7 +287,8 @@ impl Program {
                         program.relocations.push(at + place);
                     }
                 }
-                if lane.blocks > 1 && short.kind & LANE_WAITS != 0 && !lane.waits.is_empty() {
+                let counts = short.kind & LANE_WAITS != 0 || lane.folds();
+                if lane.blocks > 1 && counts && !lane.waits.is_empty() {
                     let place = at + std::mem::offset_of!(ShortLane, arrivals);
                     program.bytes[place..place + 8].copy_from_slice(&counter(lane, 0));
                     program.relocations.push(place);
@@ -363,7 +364,7 @@ fn with_few_forms(lanes: &mut [Lane]) -> Result<(), DeviceError> {
         let landing = lane.landing.take();
         let kind = if only { LANE_REDUCES } else { LANE_STEPS };
         lane.short = match landing {
-            Some(fold) if fold.kind & LANE_REDUCES != 0 => {
+            Some(fold) if lane.folds() => {
                 folds += 1;
                 lane.landing = landing;
                 fold

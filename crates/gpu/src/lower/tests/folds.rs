@@ -17,12 +17,16 @@ fn landing(base: usize) -> Landing {
 
 /// The wait for the data of an origin, by number.
 fn origin(number: usize) -> Step {
+    origin_of(number, BYTES)
+}
+
+fn origin_of(number: usize, bytes: usize) -> Step {
     let mut waits = waiting(0x4000 + 64 * number);
     waits.landed = Some(Landed {
         from: landing(0x40_0000 + 4096 * number),
         slot: ptr(0x30_0000 + 4096 * number),
         flip: 128,
-        bytes: BYTES,
+        bytes,
     });
     Step::Wait(waits)
 }
@@ -70,8 +74,11 @@ fn all_reduce(own: usize) -> Vec<Step> {
 fn form(steps: Vec<Step>) -> Result<(ShortLane, Vec<Vector>), DeviceError> {
     let program = program(vec![steps, vec![add(0x9000)]], 8)?;
     assert!(program.reduces);
-    let lane = lanes(&program)[0];
-    let post: ShortLane = read(&program.bytes[program.stride + size_of::<Record>()..]);
+    assert_eq!(teams(&program), [1, 1]);
+    let first = |record: usize| -> ShortLane {
+        read(&program.bytes[record * program.stride + size_of::<Record>()..])
+    };
+    let (post, lane) = (first(0), first(1));
     assert_eq!(post.kind, LANE_ADDS);
     let at = 16 * (lane.steps as usize + lane.tail as usize);
     let vector = |number: u64| read(&program.bytes[at + number as usize * size_of::<Vector>()..]);
@@ -181,4 +188,23 @@ fn as_many_ranks_take_part_as_the_contract_says() {
             assert!(matches!(refused, Err(DeviceError::Unsupported { .. })));
         }
     }
+}
+
+/// A long vector has a thread for each pair, if there are so many blocks. They count who is the last.
+#[test]
+fn blocks_divide_a_long_vector() {
+    let of = |bytes: usize, quota: usize| {
+        let (mut first, mut second) = (slot(0, Op::Replace), fold(OWN, Op::Sum));
+        (first.count, second.count) = (bytes / 8, bytes / 8);
+        second.src.base = ptr(0x10_0000);
+        let lane = vec![origin_of(0, bytes), Step::Move(first), Step::Move(second)];
+        let program = program(vec![lane], quota).unwrap();
+        (teams(&program), lanes(&program)[0].arrivals != 0)
+    };
+    assert_eq!(of(8, 64), ([0, 1], false));
+    assert_eq!(of(4096, 64), ([0, 1], false));
+    assert_eq!(of(4104, 64), ([0, 2], true));
+    assert_eq!(of(65536, 64), ([0, 16], true));
+    assert_eq!(of(65536, 4), ([0, 4], true));
+    assert_eq!(of(65536, 1), ([0, 1], false));
 }

@@ -127,6 +127,12 @@ impl Peer {
         self.landing.base.byte_add(flip + 8 * index)
     }
 
+    /// Whether a unit of an epoch has landed. Tags have 32 bits.
+    pub(super) fn has_landed(&self, epoch: u64, index: usize) -> bool {
+        let tag = (value(self.unit(epoch, index)) >> 32) as u32;
+        tag == (epoch as u32).wrapping_add(1)
+    }
+
     /// The contents of a landing after an epoch has landed.
     fn landed(vector: &[u8], epoch: u64, index: usize) -> u64 {
         let word = vector.chunks_exact(4).nth(index);
@@ -287,7 +293,11 @@ impl Job {
         });
         // Sometimes there are as many ranks as may be, and more vectors than threads of a warp.
         let crowd = rng.once_in(8);
-        let words = if crowd { 12 } else { rng.of(&[6, 40, 300]) };
+        let words = if crowd {
+            12
+        } else {
+            rng.of(&[6, 40, 300, 1200])
+        };
         let count = 4 * rng.within(1..=words) / scalar.bytes();
         let kind = Kind {
             scalar,

@@ -3,7 +3,7 @@
 use super::{FOLD_REPORTS, FOLDS, Mutant};
 
 const COME: &str = "return (u32)(first >> 32) == tag && (u32)(second >> 32) == tag; }";
-const COUNT: &str = "if (!vector.by_word) red_u64(vector.word, QUANTUM);";
+const COUNT: &str = "if (t >= lane.puts && !vector.by_word) red_u64(vector.word, QUANTUM);";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     // One tag is checked for both halves of a pair.
@@ -12,45 +12,53 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // The wrong buffer: of a landing, at either side; of a slot.
     (
         FOLDS,
-        "at[k] = term.landing + (is_odd(tags[k]) ? term.landing_flip : 0) + 2 * next;",
-        "at[k] = term.landing + 2 * next;",
+        "    vector.landing += vector.landing_flip;",
+        "    if (vector.op) vector.landing += vector.landing_flip;",
     ),
     (
         FOLDS,
-        "land(vector.landing + (is_odd(tag) ? vector.landing_flip : 0), i,",
-        "land(vector.landing, i,",
+        "    if (!is_odd(tag_of(from, QUANTUM))) return;\n",
+        "",
     ),
-    (
-        FOLDS,
-        "return bits_of(fetch_pair(term.src + (is_odd(tag) ? term.flip : 0), next / 8, bytes));",
-        "return bits_of(fetch_pair(term.src, next / 8, bytes));",
-    ),
+    (FOLDS, "    vector.src += vector.flip;", ""),
     // The word of a later epoch is taken for this one's; tags are left behind that match a later epoch.
     (
         FOLDS,
-        "} else if (come >> (begin + k) & 1) {",
-        "} else if (reached(load_acquire(terms[begin + k].word), terms[begin + k].from, QUANTUM)) {",
+        "} else if (come >> k & 1) {",
+        "} else if (reached(load_acquire(terms[k].word), terms[k].from, QUANTUM)) {",
     ),
     (
         FOLDS,
-        "if (term.operand) store_both(landing, (u64)tag << 32, (u64)tag << 32);",
+        "    store_both(term.landing + 2 * at, tag, tag);",
         "",
     ),
     // Later pairs of a vector that has come by the word are looked for where they would land.
     (
         FOLDS,
-        "if (term.operand && !(by_word >> (begin + k) & 1)) missing |= 1u << k;",
-        "if (term.operand) missing |= 1u << k;",
+        "else if (LATE && by_word >> (begin + k) & 1) found",
+        "else if (false) found",
     ),
     // The word is not added to for data that has landed; it is added to twice for data that has not.
     (FOLDS, COUNT, ""),
-    (FOLDS, COUNT, "red_u64(vector.word, QUANTUM);"),
-    (FOLDS, "terms[begin + k].by_word = 1;", ""),
+    (
+        FOLDS,
+        COUNT,
+        "if (t >= lane.puts) red_u64(vector.word, QUANTUM);",
+    ),
+    (FOLDS, "terms[k].by_word = 1;", ""),
+    // What comes by the word is left to a later call for ever.
+    (
+        FOLDS,
+        "                        if (!LATE) return false;",
+        "                        return false;",
+    ),
+    // Words that had come count for terms that have been found since.
+    (FOLDS, "                    come = 0;\n", ""),
     // Operands stay as they are: of puts, and of what lands.
     (
         FOLDS,
-        "for (u32 t = rank; t < puts; t += team.size) store_relaxed(vectors[t].operand, vectors[t].from + QUANTUM);",
-        "",
+        "for (u32 t = thread; t < lane.all; t += again.size) {",
+        "for (u32 t = lane.puts + thread; t < lane.all; t += again.size) {",
     ),
     (
         FOLDS,
@@ -60,8 +68,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // Each group of terms begins anew; the elements of a pair are one; some of them are left out.
     (
         FOLDS,
-        "all = begin + k == 0 ? found[k] :",
-        "all = k == 0 ? found[k] :",
+        "if (begin + k == 0) all = found[k];",
+        "if (k == 0) all = found[k];",
     ),
     (
         FOLDS,
@@ -70,52 +78,64 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         FOLDS,
-        "if (next + 4 < bytes) put(dst + next + 4, (u32)(all >> 32));",
+        "if (next + 4 < bytes) put(lane.dst + next + 4, (u32)(all >> 32));",
         "",
     ),
     // A thread has only its first pair.
     (
         FOLDS,
-        "for (; next < bytes; next += 8 * threads)\n            if (!combine(times)) return false;",
-        "for (; next < bytes; next += 64 * threads)\n            if (!combine(times)) return false;",
+        "for (; next < fold_lane().bytes; next += 8 * fold_lane().threads)",
+        "for (; next < fold_lane().bytes; next += 64 * fold_lane().threads)",
     ),
     (
         FOLDS,
-        "if (i != rank || begin != 0) fetch_abreast(begin, i);",
+        "if (i != mine || begin != 0) fetch_abreast(begin, i);",
         "if (begin != 0) fetch_abreast(begin, i);",
     ),
     (
         FOLDS,
-        "if (i != rank || begin != 0) fetch_abreast(begin, i);",
-        "if (i != rank) fetch_abreast(begin, i);",
+        "if (i != mine || begin != 0) fetch_abreast(begin, i);",
+        "if (i != mine) fetch_abreast(begin, i);",
     ),
     // What the result overwrites is not saved.
     (
         FOLDS,
-        "if (8 * i + 4 < bytes) put(kept + 8 * i + 4, pair.second);",
+        "if (8 * i + 4 < bytes) put(lane.out + 8 * i + 4, pair.second);",
         "",
     ),
     // It puts before all exposures have come, or although the stream has failed; nobody hears that it does not.
+    (FOLDS, "late = late || !reached(value, from, QUANTUM);", ""),
     (
         FOLDS,
-        "        ok = ok && exposed;",
-        "        ok = ok || exposed;",
+        "    if (late || stop || turn.follow) lane.stands[0].failed = 1;",
+        "",
     ),
-    (FOLDS, "    if (!ok) stands[0].failed = 1;", ""),
+    (FOLDS, "    if (!come) lane.stands[1].epoch = 1;", ""),
     (
         FOLDS,
-        "        if (first) give_up(launch, at->steps, false);\n        return;\n    }\n    STAMP(const u64 exposed_at",
-        "        return;\n    }\n    STAMP(const u64 exposed_at",
+        "t < lane.puts && come; t += team.size)",
+        "t < lane.puts && come; t += 2 * team.size)",
+    ),
+    (
+        FOLDS,
+        "        if (Either::now().rank() == 0) give_up(launch, lane.at->steps, false);\n",
+        "",
+    ),
+    // A verdict is read from where the next one is written.
+    (
+        FOLDS,
+        "if (!come) lane.stands[1].epoch = 1;\n    team.barrier();\n    return lane.stands[1].epoch == 0;",
+        "if (!come) lane.stands[1].failed = 1;\n    team.barrier();\n    return lane.stands[1].failed == 0;",
     ),
     // Each thread finds out for itself whether it has all of its data.
     (
         FOLDS,
-        "ok = !stands[1].failed || fold_late",
+        "ok = !lane.stands[1].failed || fold_late",
         "ok = true || fold_late",
     ),
     (
         FOLDS,
-        "turn.pass(first);\n    if (!ok) return;",
+        "turn.pass(thread == 0);\n    if (!ok) return;",
         "if (!ok) return;",
     ),
     // Poison hides what had landed; it is no fault; nobody looks for the rest of what landed in part.
@@ -123,13 +143,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     (FOLDS, "if (!there || term.lacks) {", "if (!there) {"),
     (
         FOLDS,
-        "if (ended >> fold.lacks & 1) fold.terms[fold.lacks].lacks = 1;",
+        "if (ended >> fold.lacks & 1) terms[fold.lacks].lacks = 1;",
         "",
     ),
     (
         FOLDS,
-        "if (ended >> fold.lacks & 1) fold.terms[fold.lacks].lacks = 1;",
-        "fold.terms[fold.lacks].lacks = 1;",
+        "if (ended >> fold.lacks & 1) terms[fold.lacks].lacks = 1;",
+        "terms[fold.lacks].lacks = 1;",
     ),
     (
         FOLDS,
@@ -144,13 +164,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // A stream that has failed, or follows one that has, goes on.
     (
         FOLDS,
-        "bool ok = !first || !(stop || turn.follow) || !has_failed(launch);",
-        "bool ok = true;",
+        "bool come = !has_failed(launch);",
+        "bool come = true;",
     ),
     (
         FOLDS,
-        "bool ok = !first || !(stop || turn.follow) || !has_failed(launch);",
-        "bool ok = !first || !stop || !has_failed(launch);",
+        "if (late || stop || turn.follow) lane.stands[0].failed = 1;",
+        "if (late || stop) lane.stands[0].failed = 1;",
     ),
     // A report does not end, or is about what has landed; nothing is reported.
     (
@@ -165,15 +185,42 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (FOLD_REPORTS, "} else if (there) {", "} else if (false) {"),
     (FOLD_REPORTS, "reported |= 1ull << t;", ""),
-    // There are more vectors than threads, and more terms than bits of a word.
+    // Each of several blocks has all pairs, or counts for all; or the first one that is ready counts; or none does.
     (
         FOLDS,
-        "vector.from = from;\n",
-        "vector.from = from;\n        if (t >= 16) break;\n",
+        "mine = lane.part.index * team.size + rank;",
+        "mine = rank;",
     ),
     (
         FOLDS,
-        "come |= 1ull << (begin + k);",
-        "come |= 1u << ((begin + k) % 32);",
+        "    if (last != 0) {\n        // All",
+        "    if (false) {\n        // All",
+    ),
+    (
+        FOLDS,
+        "if (lane.stands[0].epoch != last) return;",
+        "if (lane.stands[0].epoch != 0) return;",
+    ),
+    (
+        FOLDS,
+        "lane.threads = part.count * as.size;",
+        "lane.threads = as.size;",
+    ),
+    // Sums of floats are those of other floats, or of other operations.
+    (
+        FOLDS,
+        "lane.sums = at->value >> 32 ? (u32)at->value : NO_SUM;",
+        "lane.sums = (u32)at->value < S_F32 ? NO_SUM : (u32)at->value;",
+    ),
+    (
+        FOLDS,
+        "if (scalar == S_F16) return add_f16x2",
+        "if (scalar == S_BF16) return add_f16x2",
+    ),
+    // There are more vectors than threads.
+    (
+        FOLDS,
+        "        take_epoch(vector, from);\n",
+        "        take_epoch(vector, from);\n        if (t >= 16) break;\n",
     ),
 ];
