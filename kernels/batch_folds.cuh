@@ -17,8 +17,9 @@
 // How many vectors a thread has in flight at a time.
 #define ABREAST 4
 
-// What all threads of the lane's team need. It is in the memory that they share, because there are too few registers. In
-// a thread's own memory it would be behind the caches, which each acquire empties. (A program has at most one such lane.)
+// What all threads of the lane's team need. It is in the memory that they share, because there are too few registers.
+// In a thread's own memory it would be behind the caches, which each acquire empties. (A program has at most one such
+// lane.)
 struct FoldLane {
     Vector vectors[MOST_VECTORS];  // first those to put, then the terms
     const Lane *at;
@@ -73,15 +74,16 @@ struct Either {
 };
 
 // A vector's parity is that of its epoch. So its landing and its slot have one place each, once the epoch is known.
-DEV void take_epoch(Vector &vector, u64 from) {
+// (What is put is not a slot. Other threads read where it is meanwhile.)
+DEV void take_epoch(Vector &vector, u64 from, bool is_slot) {
     vector.from = from;
     if (!is_odd(tag_of(from, QUANTUM))) return;
     vector.landing += vector.landing_flip;
-    vector.src += vector.flip;
+    if (is_slot) vector.src += vector.flip;
 }
 
-// The pair of a term that has come by the word. As in `Search::look`, no tag is left behind that could be mistaken for a
-// later epoch's.
+// The pair of a term that has come by the word. As in `Search::look`, no tag is left behind that could be mistaken for
+// a later epoch's.
 DEV u64 fetch_by_word(const Vector &term, u32 at, u32 bytes) {
     const u64 tag = (u64)tag_of(term.from, QUANTUM) << 32;
     store_both(term.landing + 2 * at, tag, tag);
@@ -94,8 +96,8 @@ struct Fold {
     u32 lacks;    // the first term whose pair was missing when it was looked for last
     u64 by_word;  // the terms, by their numbers, that have not landed. Their slots are as their origins left them
 
-    // Combines the pairs at `next`. It looks a few times for each. Returns whether all have come. If it is not `LATE`, it
-    // leaves terms that come by the word to a later call.
+    // Combines the pairs at `next`. It looks a few times for each. Returns whether all have come. If it is not `LATE`,
+    // it leaves terms that come by the word to a later call.
     template <bool LATE>
     DEV bool combine(int times) {
         FoldLane &lane = fold_lane();
@@ -187,7 +189,8 @@ APART bool fold_late(const Launch &launch, Fold fold) {
     const u64 END = 1ull << 63;
     FoldLane &lane = fold_lane();
     const Either team = Either::now();
-    const bool first = team.rank() == 0, reports = lane.part.index == 0;
+    const bool first = team.rank() == 0;
+    const u64 begin = 16ull * lane.part.index * team.size;  // of the block's pairs, in a landing
     Vector *const terms = lane.vectors + lane.puts;
     const u32 number = lane.all - lane.puts;
     const auto wait_of = [&](u32 t) { return (const WaitStep *)(lane.steps + 16ull * terms[t].wait); };
@@ -215,11 +218,11 @@ APART bool fold_late(const Launch &launch, Fold fold) {
                 const bool poisoned = !has_come && value & POISON && load_acquire(term.word) & POISON;
                 u64 one, other;
                 const u32 tag = tag_of(term.from, QUANTUM);
-                load_both(term.landing, one, other);
+                load_both(term.landing + begin, one, other);
                 const bool there = has_come || has_landed(one, other, tag);
                 if (poisoned) {
-                    // If a pair is missing, it will not come. Usually all of them are missing; but a rank may have died
-                    // while its pairs landed.
+                    // If a pair of this block is missing, it will not come. Usually all of them are missing; but a rank
+                    // may have died while its pairs landed.
                     ended |= 1ull << t;
                     if (!there || term.lacks) {
                         Fault fault = {FAULT_WAIT, wait->window, wait->peer, wait->awaited, epoch};
@@ -228,7 +231,7 @@ APART bool fold_late(const Launch &launch, Fold fold) {
                     }
                 } else if (there) {
                     end_report(t);
-                } else if (reports && round >= 64 && round % 64 == 0 && !load_relaxed32(&blocked(t)->active)) {
+                } else if (round >= 64 && round % 64 == 0 && !load_relaxed32(&blocked(t)->active)) {
                     blocked(t)->window = wait->window;
                     blocked(t)->peer = wait->peer;
                     blocked(t)->awaited = wait->awaited;
@@ -296,8 +299,8 @@ APART void run_fold(const Launch &launch, Either as, const Lane *at, Part part) 
     turn.await();
 
     const u32 stop = load_relaxed32(&turn.state->stop);
-    // The last threads share the waits for exposures. Meanwhile the first ones fetch their pairs. Of the waits for data, only
-    // the operands are needed now.
+    // The last threads share the waits for exposures. Meanwhile the first ones fetch their pairs. Of the waits for data,
+    // only the operands are needed now.
     const u32 puts = lane.puts, bytes = lane.bytes;
     Pair pairs_of[ABREAST];
     const auto fetch_abreast = [&](u32 begin, u32 i) {
@@ -317,7 +320,7 @@ APART void run_fold(const Launch &launch, Either as, const Lane *at, Part part) 
             for (int looks = 1; looks < 64 && !reached(value, from, QUANTUM); looks++) value = load_acquire(vector.word);
             late = late || !reached(value, from, QUANTUM);
         }
-        take_epoch(vector, from);
+        take_epoch(vector, from, t >= puts);
     }
     if (late || stop || turn.follow) lane.stands[0].failed = 1;
     Either::now().barrier();

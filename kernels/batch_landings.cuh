@@ -36,7 +36,7 @@ DEV void land(u64 landing, u64 i, Pair pair, u32 tag) {
 }
 
 // Waits for an exposure, as one thread. Returns whether it has come.
-DEV bool await_exposure(const Launch &launch, const Turn &turn, u32 stop, u64 word, u64 from, const WaitStep *wait, bool reports) {
+DEV bool await_exposure(const Launch &launch, const Turn &turn, u32 stop, u64 word, u64 from, const WaitStep *wait) {
     u64 value = load_acquire(word);
     // As in `wait_for`.
 #pragma unroll 1
@@ -44,7 +44,7 @@ DEV bool await_exposure(const Launch &launch, const Turn &turn, u32 stop, u64 wo
         if (reached(value, from, QUANTUM)) return true;
         value = load_acquire(word);
     }
-    return !has_failed(launch) && wait_long(launch, wait, from, reports);
+    return !has_failed(launch) && wait_long(launch, wait, from, true);
 }
 
 // Carries out a wait for the exposure, and a put that fills its slot. One team does it, a warp or a block. It is for
@@ -62,7 +62,7 @@ APART void run_landing(const Launch &launch, Team team, Stand *stand, const Lane
     if (first == 0) {
         u64 from = load_relaxed(operand);
         u32 stop = load_relaxed32(&turn.state->stop);
-        const bool exposed = await_exposure(launch, turn, stop, word, from, (const WaitStep *)(launch.program + 16ull * at->steps), true);
+        const bool exposed = await_exposure(launch, turn, stop, word, from, (const WaitStep *)(launch.program + 16ull * at->steps));
         stand->failed = !exposed;
         stand->epoch = from;
         STAMP(if (exposed) marks().waited(from, quantum);)

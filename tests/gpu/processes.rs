@@ -172,10 +172,10 @@ fn now() -> u128 {
     since.unwrap().as_millis()
 }
 
-/// One rank for each GPU, and at least two; or more, if the environment says so.
 /// Why a test with such kernels needs a GPU for each process.
-const IN_TURN: &str = "processes that use a GPU in turn have no kernels that own halves";
+const IN_TURN: &str = "these processes use it in turn, so none may have kernels that own halves";
 
+/// One rank for each GPU, and at least two; or more, if the environment says so.
 fn ranks() -> usize {
     number("TIDEGATE_GPU_RANKS", Gpu::count().unwrap().max(2) as u64) as usize
 }

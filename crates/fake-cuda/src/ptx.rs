@@ -41,7 +41,8 @@ impl<'t> Names<'t> {
             let line = line.split("//").next()?.trim_start();
             if let Some(variable) = line.strip_prefix(".shared") {
                 let name = mangled(variable).next()?;
-                names.variables.insert(name, size(variable)?.0);
+                let (bytes, align) = size(variable)?;
+                names.variables.insert(name, bytes.next_multiple_of(align));
                 continue;
             }
             at = function(line).unwrap_or(at);
@@ -62,7 +63,8 @@ impl<'t> Names<'t> {
     }
 }
 
-/// The mangled names of a line. (All variables in shared memory have such names, and so have functions that are called.)
+/// The mangled names of a line. (All variables in shared memory have such names here, and so have functions that are
+/// called.)
 fn mangled(line: &str) -> impl Iterator<Item = &str> {
     let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$');
     words.filter(|word| word.starts_with("_Z"))

@@ -14,7 +14,7 @@ use tidegate_hal::nic::Register;
 use crate::block::{GpuBlock, Kind};
 use crate::driver::{self, Driver, Keep, Limits, Vendor};
 use crate::gpu::Gpu;
-use crate::lower::address;
+use crate::lower::{address, landings};
 use crate::module::GpuModule;
 use crate::reclaim::StreamState;
 use crate::stream::GpuStream;
@@ -102,7 +102,14 @@ impl GpuDevice {
     pub fn reduce_up_to(&self) -> usize {
         match self.land_up_to() {
             0 => 0,
-            least => self.gpu.reduce_up_to.max(least),
+            // One block is for the posts.
+            least => {
+                let blocks = self.gpu.would_grant().saturating_sub(1);
+                self.gpu
+                    .reduce_up_to
+                    .min(blocks * landings::UP_TO)
+                    .max(least)
+            }
         }
     }
 

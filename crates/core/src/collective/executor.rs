@@ -206,9 +206,9 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         let inbound_slots = inbound.iter().map(|(slot, len)| declared(from, slot, len));
         let outbound_slots = outbound.iter().map(|(slot, len)| declared(to, slot, len));
         let window = Window::of_joint(name, joint, inbound_slots, outbound_slots.chain(own));
-        // Then a device may combine the data as it comes.
-        let is_one = |made: &Schedule| made.stages.len() <= 1;
-        let at_once = what.kind.reduces_everywhere() && is_one(&apart) && is_one(&in_place);
+        // If each call is one reduction, a device may combine the data as it comes.
+        let at_once = what.kind.reduces_everywhere();
+        let at_once = at_once && apart.is_one_reduction() && in_place.is_one_reduction();
         let window = window.parts_of::<E>().reduces_at_once(at_once);
         let elements = apart.scratch.max(in_place.scratch);
         let ((inbox, outbox), scratch) = window.open_with(team, stream, |_, _| {

@@ -157,6 +157,18 @@ pub(crate) struct Schedule {
     pub(crate) scratch: usize,
 }
 
+impl Schedule {
+    /// Whether all that it does with what comes is one reduction.
+    pub(crate) fn is_one_reduction(&self) -> bool {
+        let reduces = |local: &Local| matches!(local.how, How::First | How::Next | How::Before);
+        match &self.stages[..] {
+            [] => true,
+            [one] => matches!(&one.behind[..], [lane] if lane.iter().all(reduces)),
+            _ => false,
+        }
+    }
+}
+
 /// This rank, and what bounds a stage.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {

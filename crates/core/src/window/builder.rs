@@ -180,8 +180,15 @@ impl<T: Element, K: Discipline> Window<T, K> {
         description.fill_in(roster.rank, roster.size());
         description.terms.staged = world.staged();
         description.started_alone = world.started_alone();
+        let known = description.in_job(roster);
+        // What is no rank is neither near nor far, and is refused later.
+        let is_far = |other: usize| matches!(world.reaches_by_nic(other), Ok(true));
+        let is_near = |other: usize| {
+            matches!(world.reaches_by_nic(other), Ok(false)) && world.bell(other).is_some()
+        };
         let size = description.terms.size;
-        let up_to = match self.reduces_at_once {
+        let near = || !description.neighbours().into_iter().any(is_far);
+        let up_to = match self.reduces_at_once && near() {
             true => world.device().reduce_up_to(),
             false => world.device().land_up_to(),
         };
@@ -192,12 +199,6 @@ impl<T: Element, K: Discipline> Window<T, K> {
             // at a landing cannot.
             Purpose::Collective(_) if description.inbound.iter().any(is_long) => 0,
             _ => up_to,
-        };
-        let known = description.in_job(roster);
-        // What is no rank is neither near nor far, and is refused later.
-        let is_far = |other: usize| matches!(world.reaches_by_nic(other), Ok(true));
-        let is_near = |other: usize| {
-            matches!(world.reaches_by_nic(other), Ok(false)) && world.bell(other).is_some()
         };
         if matches!(description.terms.purpose, Purpose::Collective(_)) && world.device().rings() {
             description.rings = description.neighbours();

@@ -54,8 +54,8 @@ impl JointKind {
         }
     }
 
-    /// Whether each rank puts and reduces in a round, and does nothing else. (In a scan, ranks pass data on. To the root of
-    /// a reduce, long data would come by the word, since those who only put have no use for a landing of that size.)
+    /// Whether each rank puts and reduces in a round, and does nothing else. (In a scan, ranks pass data on. To the root
+    /// of a reduce, long data comes by the word, since those who only put have no use for a landing of that size.)
     pub(crate) fn reduces_everywhere(self) -> bool {
         matches!(self, JointKind::AllReduce | JointKind::ReduceScatter)
     }

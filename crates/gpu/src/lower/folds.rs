@@ -4,8 +4,8 @@
 //!
 //! This is a [short reduction](tidegate_hal::batch#short-reductions). As lanes of their own, its puts and waits would be
 //! one launch, and its folds another. One lane does it in one launch (`kernels/batch_folds.cuh`): each thread has
-//! elements of its own, and combines what it finds in the landings. If there are more elements than a block has threads,
-//! several blocks do it.
+//! elements of its own, and combines what it finds in the landings. Beyond 4 KiB several blocks do it, if there are so
+//! many.
 //!
 //! The lane's short form has a list of [`Vector`]s behind the lane's steps: first what is put, then the terms of the
 //! reduction. The steps are read only if something goes wrong.
@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use tidegate_hal::batch::{
-    Action, Add, MOST_REDUCED, Move, Op, QUANTUM, Scalar, Shape, Side, Step, Wait, same_or_apart,
+    Action, Add, MOST_REDUCED, Move, Op, QUANTUM, Shape, Side, Step, Wait, same_or_apart,
 };
 use tidegate_hal::memory::Ptr;
 
@@ -21,19 +21,18 @@ use super::layout::{LANE_LANDS, LANE_REDUCES, MOST_VECTORS, ShortLane, Vector, W
 use super::{landings, moves, reductions};
 
 /// The environment variable that says up to how many bytes the slots of a short reduction have landings: a number; the
-/// default is 65536. It has no effect if there are no landings at all.
+/// default is 65536, and at most 1048576. It has no effect if there are no landings at all.
 pub const REDUCE_UP_TO: &str = "TIDEGATE_GPU_REDUCE_UP_TO";
 
 /// The default of [`REDUCE_UP_TO`]: a pair for each thread of 16 blocks.
 const UP_TO: usize = 64 << 10;
 
+/// The maximum of [`REDUCE_UP_TO`]. (The kernel counts bytes in 32 bits.)
+const MOST: usize = 1 << 20;
+
 /// The limit by the variable's value. A value that cannot be read counts as not set.
 pub(crate) fn up_to(value: Option<&str>) -> usize {
-    let Some(value) = value else { return UP_TO };
-    value.trim().parse().unwrap_or_else(|_| {
-        tracing::warn!("{REDUCE_UP_TO} is `{value}`: a number of bytes is wanted");
-        UP_TO
-    })
+    landings::limit(REDUCE_UP_TO, value, UP_TO).min(MOST)
 }
 
 /// The most terms: all slots, memory of this rank, and what is at the destination.
@@ -128,7 +127,7 @@ pub(super) fn in_short(
         dst: dst..dst + bytes,
     };
     common.run(first, first.dst)?;
-    if bytes == 0 || !bytes.is_multiple_of(4) {
+    if bytes == 0 || bytes > MOST as u64 || !bytes.is_multiple_of(4) {
         return None;
     }
     let mut waits = waits.iter().map(|at| {
@@ -213,15 +212,11 @@ pub(super) fn in_short(
             }
         });
     }
-    let float = matches!(
-        scalar,
-        Scalar::F16 | Scalar::Bf16 | Scalar::F32 | Scalar::F64
-    );
     let ops = vectors[puts..]
         .iter()
         .skip(1)
         .map(|term| u32::from(term.op));
-    let sums_floats = float && ops.into_iter().all(|op| op == Op::Sum as u32);
+    let sums_floats = scalar.is_float() && ops.into_iter().all(|op| op == Op::Sum as u32);
     let (src, out) = copy.map_or((0, 0), |(from, to)| (from.start, to.start));
     let terms = vectors.len() - puts;
     let short = ShortLane {

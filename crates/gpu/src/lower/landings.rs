@@ -19,16 +19,20 @@ pub const LAND_UP_TO: &str = "TIDEGATE_GPU_LAND_UP_TO";
 
 /// The default of [`LAND_UP_TO`], and its maximum: 8 bytes for each thread of a block. Beyond it each thread would look
 /// at several elements in turn, and the gain is lost (BENCHMARKS.md).
-const UP_TO: usize = 8 * THREADS;
+pub(crate) const UP_TO: usize = 8 * THREADS;
 
 /// The limit by the variable's value. A value that cannot be read counts as not set.
 pub(crate) fn up_to(value: Option<&str>) -> usize {
-    let Some(value) = value else { return UP_TO };
-    let bytes = value.trim().parse().unwrap_or_else(|_| {
-        tracing::warn!("{LAND_UP_TO} is `{value}`: a number of bytes is wanted");
-        UP_TO
-    });
-    bytes.min(UP_TO)
+    limit(LAND_UP_TO, value, UP_TO).min(UP_TO)
+}
+
+/// A number of bytes, by a variable's value.
+pub(super) fn limit(name: &str, value: Option<&str>, default: usize) -> usize {
+    let Some(value) = value else { return default };
+    value.trim().parse().unwrap_or_else(|_| {
+        tracing::warn!("{name} is `{value}`: a number of bytes is wanted");
+        default
+    })
 }
 
 /// The short form of a lane whose bytes land.

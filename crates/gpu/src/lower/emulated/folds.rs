@@ -284,6 +284,13 @@ pub(super) fn check_reports(machine: &mut Machine, seeds: Range<u64>) -> Result<
         job.fill(0);
         // Each of these comes when it has been reported, and not before.
         let late: Vec<_> = job.origins.iter().map(|_| rng.once_in(2)).collect();
+        // Of some of them, what the first block waits for has come, and what others wait for has not.
+        let units = 2 * machine.sizes.threads;
+        if job.kind.bytes() > 4 * units {
+            let begun = job.origins.iter_mut().zip(&late);
+            let begun = begun.filter(|(_, late)| **late && rng.once_in(2));
+            begun.for_each(|(origin, _)| origin.begin(job.kind, units));
+        }
         let reports = || {
             let blocked = home.mirror().blocked;
             let active = blocked.into_iter().filter(|report| report.active != 0);

@@ -248,6 +248,17 @@ impl Peer {
         self.epoch += u64::from(self.pieces.is_empty());
     }
 
+    /// Lands so many units of an origin's first epoch, and leaves the rest for later.
+    pub(super) fn begin(&mut self, kind: Kind, units: usize) {
+        let all = Landing::room(kind.bytes()) / 8;
+        let vector = kind.vector(self.salt, self.epoch);
+        for index in 0..units {
+            let unit = Self::landed(&vector, self.epoch, index);
+            change(self.unit(self.epoch, index), |_| unit);
+        }
+        self.pieces = (units..all).map(Piece::Unit).collect();
+    }
+
     /// How many epochs of it have passed at this rank.
     pub(super) fn passed(&self) -> u64 {
         value(self.awaited.1) / QUANTUM - self.begin

@@ -20,7 +20,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "    if (!is_odd(tag_of(from, QUANTUM))) return;\n",
         "",
     ),
-    (FOLDS, "    vector.src += vector.flip;", ""),
+    (FOLDS, "    if (is_slot) vector.src += vector.flip;", ""),
     // The word of a later epoch is taken for this one's; tags are left behind that match a later epoch.
     (
         FOLDS,
@@ -185,6 +185,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (FOLD_REPORTS, "} else if (there) {", "} else if (false) {"),
     (FOLD_REPORTS, "reported |= 1ull << t;", ""),
+    (
+        FOLD_REPORTS,
+        "load_both(term.landing + begin, one, other);",
+        "load_both(term.landing, one, other);",
+    ),
     // Each of several blocks has all pairs, or counts for all; or the first one that is ready counts; or none does.
     (
         FOLDS,
@@ -220,7 +225,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     // There are more vectors than threads.
     (
         FOLDS,
-        "        take_epoch(vector, from);\n",
-        "        take_epoch(vector, from);\n        if (t >= 16) break;\n",
+        "        take_epoch(vector, from, t >= puts);\n",
+        "        take_epoch(vector, from, t >= puts);\n        if (t >= 16) break;\n",
     ),
 ];
