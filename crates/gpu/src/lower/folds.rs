@@ -4,8 +4,8 @@
 //!
 //! This is a [short reduction](tidegate_hal::batch#short-reductions). As lanes of their own, its puts and waits would be
 //! one launch, and its folds another. One lane does it in one launch (`kernels/batch_folds.cuh`): each thread has
-//! elements of its own, and combines what it finds in the landings. Beyond 4 KiB several blocks do it, if there are so
-//! many.
+//! elements of its own, and combines what it finds in the landings. Beyond 4 KiB, the blocks of the stream share the
+//! elements.
 //!
 //! The lane's short form has a list of [`Vector`]s behind the lane's steps: first what is put, then the terms of the
 //! reduction. The steps are read only if something goes wrong.
