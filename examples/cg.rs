@@ -83,7 +83,7 @@ fn iterate<'s>(
         p_q[0] = q.iter().zip(&*p).map(|(q, p)| q * p).sum();
     };
     s.launch(multiply, (c.inbox.view(), &mut c.p, &mut c.q, &mut c.p_q))?;
-    c.sum.sum(s, &mut c.p_q)?;
+    c.sum.enqueue(s, &mut c.p_q)?;
 
     let step = |p: &[f64],
                 q: &[f64],
@@ -105,7 +105,7 @@ fn iterate<'s>(
             &c.p, &c.q, &c.p_q, &c.before, &mut c.x, &mut c.r, &mut c.now,
         ),
     )?;
-    c.sum.sum(s, &mut c.now)?;
+    c.sum.enqueue(s, &mut c.now)?;
 
     let turn = |r: &[f64], now: &[f64], p: &mut [f64], before: &mut [f64]| {
         let beta = ratio(now[0], before[0]);
@@ -136,12 +136,12 @@ fn main() -> Result<()> {
         window.slot_to_with_len(link.rank, 0, link.sent.len());
     }
     let (inbox, outbox) = window.open(&s)?;
-    let mut sum = AllReduce::open(&s, "dots", 1)?;
+    let mut sum = AllReduce::open(&s, "dots", 1, Op::Sum)?;
 
     // The first guess is zero, so the residual is the right-hand side.
     let mut r = piece.right_hand_side();
     let mut before = Region::from_slice(&world, &[square(&r)])?.on(&s)?;
-    sum.sum(&s, &mut before)?;
+    sum.enqueue(&s, &mut before)?;
     let before = before.into_host(&s)?;
     let enough = SMALL * before[0];
     let residual = Region::from_slice(&world, &r)?.on(&s)?;

@@ -153,14 +153,14 @@ fn iterate<'s>(
             &mut c.before,
         ),
     )?;
-    c.sum.sum(s, &mut c.p_q)?;
+    c.sum.enqueue(s, &mut c.p_q)?;
     s.launch(
         k.step_along.threads(THREADS, block),
         (
             &c.p, &c.q, &c.p_q, &c.before, &mut c.x, &mut c.r, &mut c.now,
         ),
     )?;
-    c.sum.sum(s, &mut c.now)?;
+    c.sum.enqueue(s, &mut c.now)?;
     s.launch(
         k.turn.threads(THREADS, block),
         (&c.r, &c.now, &c.before, &mut c.p),
@@ -187,14 +187,14 @@ fn run() -> Result<()> {
         window.slot_to_with_len(link.rank, 0, link.sent.len());
     }
     let (inbox, outbox) = window.open(&s)?;
-    let mut sum = AllReduce::open(&s, "dots", PARTS)?;
+    let mut sum = AllReduce::open(&s, "dots", PARTS, Op::Sum)?;
 
     // The first guess is zero, so the residual is the right-hand side.
     let mut r = piece.right_hand_side();
     let mut squared = [0.0; PARTS];
     squared[0] = r.iter().map(|r| r * r).sum();
     let mut now = Region::from_slice(&world, &squared)?.on(&s)?;
-    sum.sum(&s, &mut now)?;
+    sum.enqueue(&s, &mut now)?;
     let enough = SMALL * now.to_vec(&s)?.iter().sum::<f64>();
     let residual = Region::from_slice(&world, &r)?.on(&s)?;
     r.resize(own + piece.foreign(), 0.0);

@@ -30,7 +30,7 @@ impl<'s> Line<'s> {
             inbox,
             outbox,
             to_right,
-            sum: AllReduce::open(&team.on(s), "sum", 1)?,
+            sum: AllReduce::open(&team.on(s), "sum", 1, Op::Sum)?,
             here: Region::from_slice(team.world(), &[me])?.on(s)?,
             total: Region::zeroed(team.world(), 1)?.on(s)?,
         })
@@ -45,8 +45,7 @@ impl<'s> Line<'s> {
             slots.iter().for_each(|slot| here.copy_from_slice(slot));
         };
         s.launch(take, (inbox.view(), &mut self.here))?;
-        self.sum
-            .reduce_into(s, &self.here, &mut self.total, Op::Sum)?;
+        self.sum.enqueue_into(s, &self.here, &mut self.total)?;
         Ok(Line {
             inbox,
             outbox,

@@ -84,7 +84,7 @@ pub(crate) fn run() -> Result<()> {
         u: Region::from_vec(&world, u)?.on(&s)?,
         next: Region::zeroed(&world, block.len())?.on(&s)?,
         change: Region::zeroed(&world, Kernels::CHANGES)?.on(&s)?,
-        largest: AllReduce::open(&s, "change", Kernels::CHANGES)?,
+        largest: AllReduce::open(&s, "change", Kernels::CHANGES, Op::Max)?,
         inbox,
         outbox,
     };
@@ -93,7 +93,7 @@ pub(crate) fn run() -> Result<()> {
             heat = step(s, &kernels, &faces, heat)?;
         }
         kernels.change(s, &heat.u, &heat.next, &mut heat.change)?;
-        heat.largest.max(s, &mut heat.change)?;
+        heat.largest.enqueue(s, &mut heat.change)?;
         Ok(heat)
     })?;
     graph.verify(&s)?.proof()?;

@@ -69,7 +69,7 @@ pub(crate) fn run() -> Result<()> {
         right: list()?,
         lengths: Region::zeroed(&world, 2)?.on(&s)?,
         sums: Region::zeroed(&world, 2)?.on(&s)?,
-        total: AllReduce::open(&s, "particles", 2)?,
+        total: AllReduce::open(&s, "particles", 2, Op::Sum)?,
         inbox,
         outbox,
         to_left,
@@ -80,7 +80,7 @@ pub(crate) fn run() -> Result<()> {
             swarm = step(s, &kernels, swarm)?;
         }
         kernels.count(s, &swarm.own, &mut swarm.sums)?;
-        swarm.total.sum(s, &mut swarm.sums)?;
+        swarm.total.enqueue(s, &mut swarm.sums)?;
         Ok(swarm)
     })?;
     graph.verify(&s)?.proof()?;

@@ -276,24 +276,24 @@ fn collectives(place: &Place<'_>) -> Result<()> {
     let (mut y, mut all, mut each) = (fresh(LEN)?, fresh(RANKS * LEN)?, fresh(6)?);
     let (ones, mut received) = (fresh(RANKS)?, fresh(RANKS)?);
     let mut broadcast = Broadcast::open(&s, "broadcast", 1, LEN)?;
-    let mut reduce = Reduce::open(&s, "reduce", 1, LEN)?;
-    let mut sums = AllReduce::open(&s, "all-reduce", LEN)?;
+    let mut reduce = Reduce::open(&s, "reduce", 1, LEN, Op::Sum)?;
+    let mut sums = AllReduce::open(&s, "all-reduce", LEN, Op::Sum)?;
     let mut gather = AllGather::open(&s, "all-gather", LEN)?;
     let mut several = AllGather::open_counts(&s, "all-gather-v", &counts)?;
-    let mut part = ReduceScatter::open(&s, "reduce-scatter", LEN)?;
+    let mut part = ReduceScatter::open(&s, "reduce-scatter", LEN, Op::Sum)?;
     let mut exchange = AllToAll::open(&s, "all-to-all", LEN)?;
     let mut rows = CountedAllToAll::open(&s, "counted", LEN, 1)?;
-    let mut scan = Scan::open(&s, "scan", LEN)?;
+    let mut scan = Scan::open(&s, "scan", LEN, Op::Sum)?;
     assert_steady("collectives", place.meeting, &s, || {
         broadcast.enqueue(&s, &mut y)?;
-        reduce.sum(&s, &mut y)?;
-        sums.reduce_into(&s, &x, &mut y, Op::Max)?;
+        reduce.enqueue(&s, &mut y)?;
+        sums.enqueue_into(&s, &x, &mut y)?;
         gather.enqueue(&s, &x, &mut all)?;
         several.enqueue(&s, &mine, &mut each)?;
-        part.sum(&s, &wide, &mut y)?;
+        part.enqueue(&s, &wide, &mut y)?;
         exchange.enqueue(&s, &wide, &mut all)?;
         rows.enqueue(&s, &wide, &ones, &mut all, &mut received)?;
-        scan.sum(&s, &mut y)
+        scan.enqueue(&s, &mut y)
     });
     Ok(())
 }

@@ -111,10 +111,10 @@ fn barriers<D: Device>(world: &World<D>) -> Result<()> {
 /// An all-reduce of no elements.
 fn meetings<D: Device>(world: &World<D>) -> Result<()> {
     stream!(let s = world.stream()?);
-    let mut meeting = AllReduce::<f32, D>::open(&s, "meeting", 0)?;
+    let mut meeting = AllReduce::<f32, D>::open(&s, "meeting", 0, Op::Sum)?;
     let mut nothing = Region::zeroed(world, 0)?.on(&s)?;
     for _ in 0..5 {
-        meeting.sum(&s, &mut nothing)?;
+        meeting.enqueue(&s, &mut nothing)?;
     }
     s.synchronize()
 }

@@ -4,9 +4,9 @@ pub fn main() -> Result<()> {
     let world: World = World::init()?;
     stream!(let a = world.stream()?);
     stream!(let b = world.stream()?);
-    let mut energy = AllReduce::open(&a, "energy", 4)?; // wrong
-    // right: let mut energy = AllReduce::open(&b, "energy", 4)?;
+    let mut energy = AllReduce::open(&a, "energy", 4, Op::Sum)?; // wrong
+    // right: let mut energy = AllReduce::open(&b, "energy", 4, Op::Sum)?;
     let mut x = Region::<f64, _>::zeroed(&world, 4)?.on(&b)?;
-    energy.sum(&b, &mut x)?;
+    energy.enqueue(&b, &mut x)?;
     Ok(())
 }

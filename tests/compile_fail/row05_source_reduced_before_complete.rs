@@ -7,14 +7,14 @@ pub fn main() -> Result<()> {
     window.slot_from(0, 0, 4);
     let to = window.slot_to(0, 0);
     let (inbox, outbox) = window.open(&s)?;
-    let mut energy = AllReduce::open(&s, "energy", 4)?;
+    let mut energy = AllReduce::open(&s, "energy", 4, Op::Sum)?;
     let mut src = Region::<f64, _>::zeroed(&world, 4)?.on(&s)?;
     let exposed = inbox.post(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
-    energy.sum(&s, &mut src)?; // wrong
+    energy.enqueue(&s, &mut src)?; // wrong
     epoch.complete(&s)?;
-    // right: energy.sum(&s, &mut src)?;
+    // right: energy.enqueue(&s, &mut src)?;
     exposed.wait(&s)?;
     Ok(())
 }

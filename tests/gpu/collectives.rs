@@ -40,10 +40,10 @@ type Lent<'s> = (
 );
 
 fn step<'s>(s: &Stream<'s>, lent: Lent<'s>) -> tidegate::Result<Lent<'s>> {
-    let (mut sums, mut all, mut x, mut y) = lent;
-    sums.reduce(s, &mut x, Op::Max)?;
+    let (mut greatest, mut all, mut x, mut y) = lent;
+    greatest.enqueue(s, &mut x)?;
     all.enqueue(s, &x, &mut y)?;
-    Ok((sums, all, x, y))
+    Ok((greatest, all, x, y))
 }
 
 #[test]
@@ -72,9 +72,10 @@ fn collectives_are_those_of_the_host() {
             let mut news = Broadcast::open_with(&s, "broadcast", 1, len, choice).unwrap();
             let mut gather = AllGather::open_with(&s, "all-gather", len, choice).unwrap();
             let mut blocks = AllToAll::open_with(&s, "all-to-all", len, choice).unwrap();
-            let mut total = AllReduce::open_with(&s, "all-reduce", len, choice).unwrap();
-            let mut parts = ReduceScatter::open_with(&s, "reduce-scatter", len, choice).unwrap();
-            let mut scan = Scan::open_with(&s, "scan", len, choice).unwrap();
+            let mut total = AllReduce::open_with(&s, "all-reduce", len, Op::Sum, choice).unwrap();
+            let mut parts =
+                ReduceScatter::open_with(&s, "reduce-scatter", len, Op::Sum, choice).unwrap();
+            let mut scan = Scan::open_with(&s, "scan", len, Op::Sum, choice).unwrap();
             // Twice, so that both buffers are read.
             for _ in 0..2 {
                 let mut n = on(&s, &mine);
@@ -85,16 +86,17 @@ fn collectives_are_those_of_the_host() {
                 blocks.enqueue(&s, &w, &mut y).unwrap();
                 let block = |it| data(it, rank * len..(rank + 1) * len);
                 check(&s, &y, all.clone().flat_map(block).collect(), "all-to-all");
-                total.reduce_into(&s, &x, &mut z, Op::Sum).unwrap();
+                total.enqueue_into(&s, &x, &mut z).unwrap();
                 check(&s, &z, sums.clone(), "all-reduce");
-                parts.sum(&s, &w, &mut z).unwrap();
+                parts.enqueue(&s, &w, &mut z).unwrap();
                 let part = |at| sum(RANKS - 1, rank * len + at);
                 check(&s, &z, (0..len).map(part).collect(), "reduce-scatter");
-                scan.reduce_into(&s, &x, &mut z, Op::Sum).unwrap();
+                scan.enqueue_into(&s, &x, &mut z).unwrap();
                 let upto = (0..len).map(|at| sum(rank, at)).collect();
                 check(&s, &z, upto, "scan");
             }
-            let lent = (total, gather, x, y);
+            let greatest = AllReduce::open_with(&s, "greatest", len, Op::Max, choice).unwrap();
+            let lent = (greatest, gather, x, y);
             let (graph, lent) = s.capture(lent, step).unwrap();
             let lent = step(&s, graph.replay(&s, lent, 3).unwrap()).unwrap();
             let most = |at| all.clone().map(|it| datum(it, at)).fold(0.0, f64::max);
@@ -250,7 +252,7 @@ fn teams_have_windows_and_collectives_of_their_own() {
         window.slot_from(left, 0, 2);
         let to = window.slot_to(right, 0);
         let (inbox, outbox) = window.open(&team.on(&s)).unwrap();
-        let sums = AllReduce::open(&team.on(&s), "sum", 2).unwrap();
+        let sums = AllReduce::open(&team.on(&s), "sum", 2, Op::Sum).unwrap();
         let (x, y) = (on(&s, &data(world.rank(), 0..2)), on(&s, &[0.0; 2]));
         let numbers = |rank: usize| [rank as u64; 2];
         let src = Region::from_slice(&world, &numbers(world.rank())).unwrap();
@@ -282,6 +284,6 @@ fn team_step<'s>(
     let mut epoch = outbox.start();
     epoch.put(&src, to)?;
     let (inbox, outbox) = exchange(s, inbox, epoch)?;
-    sums.reduce_into(s, &x, &mut y, Op::Sum)?;
+    sums.enqueue_into(s, &x, &mut y)?;
     Ok((inbox, outbox, sums, src, x, y))
 }

@@ -352,7 +352,7 @@ fn collectives_that_copy_or_reduce_are_one_launch_each() {
             let gather = AllGather::open(&s, "all-gather", len).unwrap();
             let news = Broadcast::open(&s, "broadcast", 1, len).unwrap();
             let blocks = AllToAll::open(&s, "all-to-all", len).unwrap();
-            let sums = AllReduce::open(&s, "all-reduce", len).unwrap();
+            let sums = AllReduce::open(&s, "all-reduce", len, Op::Sum).unwrap();
             let [x, y, z] = [len, 2 * len, 2 * len].map(|len| region(len).on(&s).unwrap());
             let (tell, told) = channel();
             let lent = (gather, news, blocks, sums, x, y, z);
@@ -366,7 +366,7 @@ fn collectives_that_copy_or_reduce_are_one_launch_each() {
                     count(s, &mut x, &tell)?;
                     blocks.enqueue(s, &y, &mut z)?;
                     count(s, &mut x, &tell)?;
-                    sums.sum(s, &mut x)?;
+                    sums.enqueue(s, &mut x)?;
                     count(s, &mut x, &tell)?;
                     Ok((gather, news, blocks, sums, x, y, z))
                 })

@@ -38,7 +38,7 @@ fn reduced<T: Reducible>(
     const RANKS: usize = 4;
     let results = ranks(RANKS, |world, _| {
         stream!(let s = world.stream().unwrap());
-        let mut reduce = Reduce::<T>::open(&s, "energy", len).unwrap();
+        let mut reduce = Reduce::<T>::open(&s, "energy", len, op).unwrap();
         let mine: Vec<T> = (0..len).map(|index| of(world.rank(), index)).collect();
         let mut result = mine.clone();
         let mut x = Region::from_slice(&world, &mine).unwrap();
@@ -46,7 +46,7 @@ fn reduced<T: Reducible>(
         for _ in 0..2 {
             x.write(0, &mine).unwrap();
             let mut there = x.on(&s).unwrap();
-            reduce.reduce(&s, &mut there, op).unwrap();
+            reduce.enqueue(&s, &mut there).unwrap();
             x = there.into_host(&s).unwrap();
             x.read(0, &mut result).unwrap();
         }

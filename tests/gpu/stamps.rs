@@ -161,11 +161,11 @@ fn an_all_reduce_is_stamped_with_its_reduction() {
             let from = now();
             let (unbound, stamps) = stamped(&world);
             stream!(let s = unbound);
-            let mut reduce = AllReduce::<f64>::open(&s, "energy", len).unwrap();
+            let mut reduce = AllReduce::<f64>::open(&s, "energy", len, Op::Sum).unwrap();
             let x = Region::from_slice(&world, &vec![1.0; len]).unwrap();
             let mut x = x.on(&s).unwrap();
             for _ in 0..TIMES {
-                reduce.reduce(&s, &mut x, Op::Sum).unwrap();
+                reduce.enqueue(&s, &mut x).unwrap();
             }
             let mut sums = vec![0.0; len];
             x.into_host(&s).unwrap().read(0, &mut sums).unwrap();
@@ -198,10 +198,10 @@ fn short_reductions_are_one_batch() {
             scan: RANKS,
             ..tidegate::Choice::default()
         };
-        let mut sums = AllReduce::<f64>::open(&s, "sums", 2).unwrap();
-        let mut to_one = Reduce::<f64>::open(&s, "to one", 1, 2).unwrap();
-        let mut parts = ReduceScatter::<f64>::open(&s, "parts", 2).unwrap();
-        let mut scan = Scan::<f64>::open_with(&s, "scan", 2, choice).unwrap();
+        let mut sums = AllReduce::<f64>::open(&s, "sums", 2, Op::Sum).unwrap();
+        let mut to_one = Reduce::<f64>::open(&s, "to one", 1, 2, Op::Sum).unwrap();
+        let mut parts = ReduceScatter::<f64>::open(&s, "parts", 2, Op::Sum).unwrap();
+        let mut scan = Scan::<f64>::open_with(&s, "scan", 2, Op::Sum, choice).unwrap();
         let batches = |what: &mut dyn FnMut() -> tidegate::Result<()>| {
             let from = now();
             what().unwrap();
@@ -209,18 +209,12 @@ fn short_reductions_are_one_batch() {
             let legs = all(&stamps, from);
             legs.chunk_by(|one, next| one.batch == next.batch).count()
         };
-        assert_eq!(
-            batches(&mut || sums.reduce_into(&s, &x, &mut y, Op::Sum)),
-            1
-        );
-        assert_eq!(batches(&mut || sums.reduce(&s, &mut y, Op::Sum)), 1);
-        assert_eq!(batches(&mut || to_one.reduce(&s, &mut x, Op::Sum)), 1);
-        assert_eq!(batches(&mut || parts.sum(&s, &wide, &mut y)), 1);
+        assert_eq!(batches(&mut || sums.enqueue_into(&s, &x, &mut y)), 1);
+        assert_eq!(batches(&mut || sums.enqueue(&s, &mut y)), 1);
+        assert_eq!(batches(&mut || to_one.enqueue(&s, &mut x)), 1);
+        assert_eq!(batches(&mut || parts.enqueue(&s, &wide, &mut y)), 1);
         let expected = if rank == 1 { 2 } else { 1 };
-        assert_eq!(
-            batches(&mut || scan.reduce_into(&s, &x, &mut y, Op::Sum)),
-            expected
-        );
+        assert_eq!(batches(&mut || scan.enqueue_into(&s, &x, &mut y)), expected);
     });
 }
 

@@ -48,9 +48,9 @@ fn subnormal_numbers_are_kept() {
         assert_eq!(bits(&atomic), expected, "atomic");
 
         // All ranks, in their order.
-        let mut sums = AllReduce::<f32>::open(&s, "sums", 4).unwrap();
+        let mut sums = AllReduce::<f32>::open(&s, "sums", 4, Op::Sum).unwrap();
         let mut mine = on(if rank == 0 { &ones } else { &twos });
-        sums.reduce(&s, &mut mine, Op::Sum).unwrap();
+        sums.enqueue(&s, &mut mine).unwrap();
         let mut reduced = [0.0; 4];
         mine.into_host(&s).unwrap().read(0, &mut reduced).unwrap();
         assert_eq!(bits(&reduced), expected, "all-reduce");

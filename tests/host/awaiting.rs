@@ -120,7 +120,7 @@ async fn solver(world: World) -> Result<(f64, usize)> {
     let way = window.slot_to(right, 0);
     let (mut inbox, mut outbox) = window.open(&s)?;
     let mut barrier = Barrier::open(&s, "turns")?;
-    let mut sums = AllReduce::open(&s, "sums", 1)?;
+    let mut sums = AllReduce::open(&s, "sums", 1, Op::Sum)?;
     let mut x = Region::from_slice(&world, &[rank as f64; 4])?.on(&s)?;
     let mut sum = Region::from_slice(&world, &[1.0])?.on(&s)?;
     let sets = [
@@ -146,7 +146,7 @@ async fn solver(world: World) -> Result<(f64, usize)> {
         other.synchronized().await?;
         x = other.hand_off(Region::reunite(parts)?, &s)?;
         if turn == TURNS / 2 {
-            sums.sum(&s, &mut sum)?;
+            sums.enqueue(&s, &mut sum)?;
             barrier.enqueue(&s)?;
         }
         // A time-out that passes at once, so nothing is left of it.

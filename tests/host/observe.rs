@@ -348,12 +348,12 @@ fn grid(world: &World) -> Result<()> {
     window.slot_from(left, 0, 1);
     let to = window.slot_to(right, 0);
     let (inbox, outbox) = window.open(&row.on(&s))?;
-    let mut sum = AllReduce::open(&column.on(&s), "sum", 1)?;
+    let mut sum = AllReduce::open(&column.on(&s), "sum", 1, Op::Sum)?;
     let mut x = Region::from_slice(world, &[me as u64])?.on(&s)?;
     let mut epoch = outbox.start();
     epoch.put(&x, to)?;
     let halves = exchange(&s, inbox, epoch)?;
-    sum.sum(&s, &mut x)?;
+    sum.enqueue(&s, &mut x)?;
     s.synchronize()?;
     drop(halves);
     Ok(())
@@ -490,10 +490,10 @@ fn sent(events: &[Event]) -> u64 {
 fn all_reduces(ranks: usize, len: usize, choice: Choice) -> Vec<u64> {
     let events = events(ranks, |world| {
         stream!(let s = world.stream()?);
-        let mut sums = AllReduce::open_with(&s, "sums", len, choice)?;
+        let mut sums = AllReduce::open_with(&s, "sums", len, Op::Sum, choice)?;
         let mut x = Region::from_slice(&world, &vec![1.0; len])?.on(&s)?;
-        sums.sum(&s, &mut x)?;
-        sums.sum(&s, &mut x)?;
+        sums.enqueue(&s, &mut x)?;
+        sums.enqueue(&s, &mut x)?;
         assert_eq!(x.into_host(&s)?[len - 1], (ranks * ranks) as f64);
         Ok(())
     });
@@ -530,9 +530,9 @@ fn scans_go_from_rank_to_rank() {
                 stream!(let s = world.stream()?);
                 let usual = Choice::on(&s);
                 let scan = choice.unwrap_or(usual.scan);
-                let mut ends = Scan::open_with(&s, "ends", 1, Choice { scan, ..usual })?;
+                let mut ends = Scan::open_with(&s, "ends", 1, Op::Sum, Choice { scan, ..usual })?;
                 let mut x = Region::from_slice(&world, &[1_u64])?.on(&s)?;
-                ends.sum(&s, &mut x)?;
+                ends.enqueue(&s, &mut x)?;
                 assert_eq!(x.into_host(&s)?[0], world.rank() as u64 + 1);
                 Ok(())
             });

@@ -91,7 +91,7 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
         let from = window.slot_from(peer, 0, 1);
         let to = window.slot_to(peer, 0);
         let (mut inbox, outbox) = window.open(&s)?;
-        let mut energy = AllReduce::open(&s, "energy", 1)?;
+        let mut energy = AllReduce::open(&s, "energy", 1, Op::Sum)?;
         let cell = || Region::<u64>::zeroed(&world, 1);
         let mut more_energy = Region::from_slice(&world, &[3u64])?.on(&s)?;
         let (mut sum, mut kept) = (cell()?.on(&s)?, cell()?.on(&other)?);
@@ -116,10 +116,10 @@ fn a_full_queue_refuses_with_an_error_and_loses_nothing() {
         let refused = graph.try_replay(&s, more, 3).err().unwrap();
         is_full(&refused.error);
         more = refused.value;
-        is_full(&energy.sum(&s, &mut more_energy).err().unwrap());
+        is_full(&energy.enqueue(&s, &mut more_energy).err().unwrap());
         // A capture queues nothing.
         let captured = s.capture((energy, more_energy), |s, (mut energy, mut x)| {
-            energy.sum(s, &mut x)?;
+            energy.enqueue(s, &mut x)?;
             Ok((energy, x))
         });
         let (reduces, lent) = captured?;

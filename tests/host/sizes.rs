@@ -227,7 +227,10 @@ fn sizes_that_no_memory_has_are_typed_errors_on_all_ranks_alike() {
                     AtomicWindow::<u64>::new("atomic", len).open(&s).is_err(),
                     "{len}"
                 );
-                assert!(AllReduce::<u64>::open(&s, "sum", len).is_err(), "{len}");
+                assert!(
+                    AllReduce::<u64>::open(&s, "sum", len, Op::Sum).is_err(),
+                    "{len}"
+                );
             }
         }
         // The names are free again, and the job works.
@@ -406,13 +409,13 @@ fn replays_without_end_are_refused_and_leave_the_window_as_it_was() {
 fn sums_of_no_or_other_elements_are_nothing_or_errors() {
     let program = |world: World| -> Result<()> {
         stream!(let s = world.stream()?);
-        let mut none = AllReduce::<f32>::open(&s, "none", 0)?;
-        let mut some = AllReduce::<u8>::open(&s, "some", 3)?;
+        let mut none = AllReduce::<f32>::open(&s, "none", 0, Op::Sum)?;
+        let mut some = AllReduce::<u8>::open(&s, "some", 3, Op::Sum)?;
         for len in [0, 1, 3, 4] {
             let mut x = Region::<f32, _>::zeroed(&world, len)?.on(&s)?;
-            assert_eq!(none.sum(&s, &mut x).is_ok(), len == 0);
+            assert_eq!(none.enqueue(&s, &mut x).is_ok(), len == 0);
             let mut y = Region::from_slice(&world, &vec![200u8; len])?.on(&s)?;
-            assert_eq!(some.sum(&s, &mut y).is_ok(), len == 3);
+            assert_eq!(some.enqueue(&s, &mut y).is_ok(), len == 3);
             if len == 3 {
                 assert_eq!(y.into_host(&s)?[..], [200u8.wrapping_mul(2); 3]);
             }

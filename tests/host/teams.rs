@@ -37,7 +37,12 @@ fn use_many(team: &Team, seed: u64) -> Result<()> {
             rings.push((number, inbox, outbox, x, from, to));
         } else {
             let y = Region::zeroed(world, 1)?.on(&s)?;
-            sums.push((number, AllReduce::open(&team.on(&s), &name, 1)?, x, y));
+            sums.push((
+                number,
+                AllReduce::open(&team.on(&s), &name, 1, Op::Sum)?,
+                x,
+                y,
+            ));
         }
     }
     for _ in 0..TURNS {
@@ -47,7 +52,7 @@ fn use_many(team: &Team, seed: u64) -> Result<()> {
             posted.push((number, inbox.post(&s)?, outbox, x, from, to));
         }
         for (_, sum, x, y) in &mut sums {
-            sum.reduce_into(&s, x, y, Op::Sum)?;
+            sum.enqueue_into(&s, x, y)?;
         }
         pause();
         for (number, exposed, outbox, x, from, to) in posted {

@@ -303,18 +303,18 @@ fn sums_come_in_different_orders() {
     let wrong = verdict(2, |world| {
         stream!(let s = world.stream()?);
         let sums = (
-            AllReduce::open(&s, "energy", 1)?,
-            AllReduce::open(&s, "mass", 1)?,
+            AllReduce::open(&s, "energy", 1, Op::Sum)?,
+            AllReduce::open(&s, "mass", 1, Op::Sum)?,
         );
         let x = Region::from_slice(world, &[1.0f64])?.on(&s)?;
         let rank = world.rank();
         let (graph, _) = s.capture((sums, x), |s, ((mut energy, mut mass), mut x)| {
             if rank == 0 {
-                energy.sum(s, &mut x)?;
-                mass.sum(s, &mut x)?;
+                energy.enqueue(s, &mut x)?;
+                mass.enqueue(s, &mut x)?;
             } else {
-                mass.sum(s, &mut x)?;
-                energy.sum(s, &mut x)?;
+                mass.enqueue(s, &mut x)?;
+                energy.enqueue(s, &mut x)?;
             }
             Ok(((energy, mass), x))
         })?;

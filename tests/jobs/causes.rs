@@ -190,9 +190,9 @@ fn late_in_a_ring(world: World) -> Result<()> {
 
 fn late_in_a_sum(world: World) -> Result<()> {
     stream!(let s = world.stream()?);
-    let mut sum = AllReduce::open(&s, "energy", 1)?;
+    let mut sum = AllReduce::open(&s, "energy", 1, Op::Sum)?;
     let mut x = Region::from_slice(&world, &[1.0f64])?.on(&s)?;
-    late(&world, || sum.sum(&s, &mut x))?;
+    late(&world, || sum.enqueue(&s, &mut x))?;
     s.synchronize()
 }
 

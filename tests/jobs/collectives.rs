@@ -67,12 +67,12 @@ fn forever(world: &World, kind: &str, len: usize) -> Result<()> {
             Box::new(move || it.enqueue(s, &mut y))
         }
         "reduce" => {
-            let mut it = Reduce::open(s, name, 0, len)?;
-            Box::new(move || it.sum(s, &mut y))
+            let mut it = Reduce::open(s, name, 0, len, Op::Sum)?;
+            Box::new(move || it.enqueue(s, &mut y))
         }
         "all-reduce" => {
-            let mut it = AllReduce::open(s, name, len)?;
-            Box::new(move || it.sum(s, &mut y))
+            let mut it = AllReduce::open(s, name, len, Op::Sum)?;
+            Box::new(move || it.enqueue(s, &mut y))
         }
         "gather" => {
             let mut it = Gather::open(s, name, 0, len)?;
@@ -87,8 +87,8 @@ fn forever(world: &World, kind: &str, len: usize) -> Result<()> {
             Box::new(move || it.enqueue(s, &one, &mut wide))
         }
         "reduce-scatter" => {
-            let mut it = ReduceScatter::open(s, name, len)?;
-            Box::new(move || it.sum(s, &all, &mut y))
+            let mut it = ReduceScatter::open(s, name, len, Op::Sum)?;
+            Box::new(move || it.enqueue(s, &all, &mut y))
         }
         "all-to-all" => {
             let mut it = AllToAll::open(s, name, len)?;
@@ -101,12 +101,12 @@ fn forever(world: &World, kind: &str, len: usize) -> Result<()> {
             Box::new(move || it.enqueue(s, &all, &counts, &mut wide, &mut received))
         }
         "scan" => {
-            let mut it = Scan::open_with(s, name, len, direct)?;
-            Box::new(move || it.sum(s, &mut y))
+            let mut it = Scan::open_with(s, name, len, Op::Sum, direct)?;
+            Box::new(move || it.enqueue(s, &mut y))
         }
         "exclusive" => {
-            let mut it = Scan::open_exclusive_with(s, name, len, direct)?;
-            Box::new(move || it.sum(s, &mut y))
+            let mut it = Scan::open_exclusive_with(s, name, len, Op::Sum, direct)?;
+            Box::new(move || it.enqueue(s, &mut y))
         }
         other => panic!("there is no collective {other}"),
     };

@@ -209,7 +209,7 @@ fn drops_everything(world: World) -> Result<()> {
     let window = RangeWindow::<u64>::new("ranges", 4);
     let (ranges, to_ranges) = window.open(&other)?;
     let mut barrier = Barrier::open(&s, "barrier")?;
-    let mut sum = AllReduce::<u64>::open(&s, "sum", 1)?;
+    let mut sum = AllReduce::<u64>::open(&s, "sum", 1, Op::Sum)?;
     let mut x = Region::from_slice(&world, &[1u64])?.on(&s)?;
     let (graph, lent) = s.capture(x, |s, mut x| {
         s.launch(|x: &mut [u64]| x[0] += 1, &mut x)?;
@@ -236,7 +236,7 @@ fn drops_everything(world: World) -> Result<()> {
     assert_eq!(inbox.read(&s)?.slot(from), [left as u64; 4]);
     barrier.enqueue(&s)?;
     x = graph.replay(&s, x, 3)?;
-    sum.sum(&s, &mut x)?;
+    sum.enqueue(&s, &mut x)?;
     assert_eq!(x.into_host(&s)?[0], 4 * size as u64);
     drop((inbox, outbox, ranges, to_ranges));
     Ok(())
@@ -252,7 +252,7 @@ fn every_entry(world: &World) -> Result<()> {
     window.slot_to(me, 0);
     let (inbox, outbox) = window.open(&s)?;
     let mut barrier = Barrier::open(&s, "barrier")?;
-    let mut sum = AllReduce::<u64>::open(&s, "sum", 1)?;
+    let mut sum = AllReduce::<u64>::open(&s, "sum", 1, Op::Sum)?;
     let mut x = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
     let handed = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
     let came = Region::<u64, _>::zeroed(world, 1)?.on(&s)?;
@@ -261,11 +261,11 @@ fn every_entry(world: &World) -> Result<()> {
         is_forked(world.stream());
         is_forked(RangeWindow::<u64>::new("new", 4).open(&s));
         is_forked(Barrier::open(&s, "new"));
-        is_forked(AllReduce::<u64>::open(&s, "new", 1));
+        is_forked(AllReduce::<u64>::open(&s, "new", 1, Op::Sum));
         is_forked(s.launch(|x: &mut [u64]| x[0] = 1, &mut x));
         is_forked(s.synchronize());
         is_forked(barrier.enqueue(&s));
-        is_forked(sum.sum(&s, &mut x));
+        is_forked(sum.enqueue(&s, &mut x));
         is_forked(s.hand_off(handed, &other));
         is_forked(came.into_host(&s));
         is_forked(Region::<u64, _>::zeroed(world, 1).unwrap().on(&s));
@@ -513,9 +513,9 @@ fn own_world(world: &World) -> Result<()> {
     assert_well(in_child(|| {
         World::local(2, |own: World| {
             stream!(let t = own.stream().unwrap());
-            let mut sum = AllReduce::<u64>::open(&t, "sum", 1).unwrap();
+            let mut sum = AllReduce::<u64>::open(&t, "sum", 1, Op::Sum).unwrap();
             let mut x = Region::from_slice(&own, &[1u64]).unwrap().on(&t).unwrap();
-            sum.sum(&t, &mut x).unwrap();
+            sum.enqueue(&t, &mut x).unwrap();
             assert_eq!(x.into_host(&t).unwrap()[0], 2);
         });
         is_forked(s.synchronize());

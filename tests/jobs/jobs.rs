@@ -215,7 +215,7 @@ fn a_program_may_have_one_world_after_the_other() {
 fn reduces(world: &World, steps: u64) -> Result<()> {
     let part = 1.0 / (world.rank() as f64 + 3.7);
     stream!(let s = world.stream()?);
-    let mut energy = AllReduce::open(&s, "energy", 3)?;
+    let mut energy = AllReduce::open(&s, "energy", 3, Op::Sum)?;
     let mut x = Region::from_slice(world, &[part; 3])?.on(&s)?;
     if steps == u64::MAX {
         ready(world);
@@ -223,7 +223,7 @@ fn reduces(world: &World, steps: u64) -> Result<()> {
     for _ in 0..steps {
         let next = move |x: &mut [f64]| x.iter_mut().for_each(|x| *x = (*x + part).fract() * part);
         s.launch(next, &mut x)?;
-        energy.sum(&s, &mut x)?;
+        energy.enqueue(&s, &mut x)?;
     }
     println!("sum: {:x}", x.into_host(&s)?[0].to_bits());
     Ok(())

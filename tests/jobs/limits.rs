@@ -50,9 +50,9 @@ fn is_short<T>(opened: Result<T>, short: usize, limit: &str) {
 
 /// A sum over all ranks shows that the job works.
 fn all_is_well(s: &Stream<'_>, name: &str) -> Result<()> {
-    let mut sum = AllReduce::<u64>::open(s, name, 1)?;
+    let mut sum = AllReduce::<u64>::open(s, name, 1, Op::Sum)?;
     let mut x = Region::from_slice(s.world(), &[1])?.on(s)?;
-    sum.sum(s, &mut x)?;
+    sum.enqueue(s, &mut x)?;
     assert_eq!(x.into_host(s)?[0], s.world().size() as u64);
     Ok(())
 }
@@ -77,7 +77,7 @@ fn descriptors(world: &World, victim: usize) -> Result<()> {
                 files.truncate(files.len() - left);
             }
             is_short(
-                AllReduce::<u64>::open(&s, "short", 4),
+                AllReduce::<u64>::open(&s, "short", 4, Op::Sum),
                 victim,
                 "RLIMIT_NOFILE",
             );
@@ -105,7 +105,7 @@ fn many_windows(world: &World) -> Result<()> {
     limit(Resource::Nofile, 200);
     stream!(let s = world.stream()?);
     let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let open = |name: &str| AllReduce::<u64>::open(&s, name, 2);
+    let open = |name: &str| AllReduce::<u64>::open(&s, name, 2, Op::Sum);
     let mut windows = vec![open("first")?];
     let before = count();
     for number in 0..40 {

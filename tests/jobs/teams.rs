@@ -26,7 +26,7 @@ fn turn(team: &Team, s: &Stream<'_>, times: usize) -> Result<u64> {
     let mut window = SlotWindow::<u64>::new("ring");
     let (from, to) = (window.slot_from(left, 0, 1), window.slot_to(right, 0));
     let (mut inbox, mut outbox) = window.open(&team.on(s))?;
-    let mut sum = AllReduce::open(&team.on(s), "sum", 1)?;
+    let mut sum = AllReduce::open(&team.on(s), "sum", 1, Op::Sum)?;
     let mut x = Region::from_slice(team.world(), &[team.world().rank() as u64])?.on(s)?;
     for _ in 0..times {
         let mut epoch = outbox.start();
@@ -36,7 +36,7 @@ fn turn(team: &Team, s: &Stream<'_>, times: usize) -> Result<u64> {
         s.launch(take, (inbox.view(), &mut x))?;
     }
     let mut total = Region::zeroed(team.world(), 1)?.on(s)?;
-    sum.reduce_into(s, &x, &mut total, Op::Sum)?;
+    sum.enqueue_into(s, &x, &mut total)?;
     Ok(total.into_host(s)?[0])
 }
 

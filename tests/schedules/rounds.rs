@@ -76,8 +76,8 @@ impl Rounds {
         for round in 0..count {
             D::change(kernels, s, &mut x, salt(s.world().rank()))?;
             match self.two && round % 2 == 1 {
-                true => other.reduce(s, &mut x, self.op)?,
-                false => one.reduce(s, &mut x, self.op)?,
+                true => other.enqueue(s, &mut x)?,
+                false => one.enqueue(s, &mut x)?,
             }
         }
         Ok((one, other, x))
@@ -90,7 +90,7 @@ impl Rounds {
         stream!(let mut s = world.stream()?);
         let mut expected = self.first::<T>();
         let x = Region::from_slice(world, &expected)?.on(&s)?;
-        let [one, other] = ["one", "other"].map(|name| AllReduce::open(&s, name, len));
+        let [one, other] = ["one", "other"].map(|name| AllReduce::open(&s, name, len, self.op));
         let mut lent: Lent<'_, T, D> = (one?, other?, x);
         let mut graphs = Vec::new();
         for count in 1..=3 {
@@ -180,7 +180,8 @@ impl Rounds {
         stream!(let mut t = world.stream()?);
         let mut expected = self.first::<T>();
         let x = Region::from_slice(world, &expected)?.on(&s)?;
-        let [one, other] = ["one", "other"].map(|name| AllReduce::open(&s, name, self.len));
+        let [one, other] =
+            ["one", "other"].map(|name| AllReduce::open(&s, name, self.len, self.op));
         let lent: Lent<'_, T, D> = (one?, other?, x);
         let (graph, (mut lent, ())) = s.capture_with(&mut t, (lent, ()), |s, t, (lent, ())| {
             let lent = self.enqueue::<T, D>(kernels, s, 1, lent)?;

@@ -233,7 +233,7 @@ pub const LAYOUT_START: u64 = 0xcbf2_9ce4_8422_2325;
 /// # stream!(let s = world.stream()?);
 /// /// The sum over all ranks, of any type that can be added.
 /// fn total<'s, T: Arithmetic>(s: &Stream<'s>, x: &mut Region<T, On<'s>>) -> Result<()> {
-///     AllReduce::open(s, "total", x.len())?.sum(s, x)
+///     AllReduce::open(s, "total", x.len(), Op::Sum)?.enqueue(s, x)
 /// }
 /// # let mut x = Region::from_slice(&world, &[1u8])?.on(&s)?;
 /// # total(&s, &mut x)?;
@@ -264,8 +264,8 @@ pub trait Arithmetic: Reducible<Number = Self> + sealed::Sealed {
 /// # tidegate::doc::ranks(2, |world| {
 /// # stream!(let s = world.stream()?);
 /// let mut momentum = Region::from_slice(&world, &[[world.rank() as f64, 1.0, -1.0]; 10])?.on(&s)?;
-/// let mut sums = AllReduce::open(&s, "momentum", 10)?;
-/// sums.sum(&s, &mut momentum)?;
+/// let mut sums = AllReduce::open(&s, "momentum", 10, Op::Sum)?;
+/// sums.enqueue(&s, &mut momentum)?;
 /// assert_eq!(momentum.into_host(&s)?[9], [1.0, 2.0, -2.0]);
 /// # Ok(()) });
 /// ```

@@ -64,7 +64,7 @@ impl<D: Device> Team<D> {
     /// let row = world.split("rows", world.rank() / 2, world.rank())?.unwrap();
     /// let row = row.on(&s);
     /// let mut barrier = Barrier::open(&row, "step")?;
-    /// let mut sum = AllReduce::<f64>::open(&row, "sum", 1)?;
+    /// let mut sum = AllReduce::<f64>::open(&row, "sum", 1, Op::Sum)?;
     /// barrier.enqueue(&s)?;
     /// # Ok(()) });
     /// ```

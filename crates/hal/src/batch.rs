@@ -80,6 +80,8 @@ pub use lanes::{Batch, Lane};
 pub use raw_tag::RawTag;
 pub use words::{POISON, QUANTUM};
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::WindowId;
 use crate::memory::Ptr;
 use crate::process::memory::Readable;
@@ -339,7 +341,7 @@ impl Scalar {
 }
 
 /// A reduction, with MPI's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Op {
     /// Addition. Integers wrap. Floats are rounded to the nearest, and subnormal numbers are kept, on all devices.
     Sum,

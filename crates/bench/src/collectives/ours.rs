@@ -112,20 +112,35 @@ impl<'s, D: Device> Open<'s, D> {
             Kind::Broadcast => {
                 Open::Broadcast(Broadcast::open_with(&team.on(s), name, 0, len, choice)?)
             }
-            Kind::Reduce => Open::Reduce(Reduce::open_with(&team.on(s), name, 0, len, choice)?),
-            Kind::AllReduce => {
-                Open::AllReduce(AllReduce::open_with(&team.on(s), name, len, choice)?)
-            }
+            Kind::Reduce => Open::Reduce(Reduce::open_with(
+                &team.on(s),
+                name,
+                0,
+                len,
+                Op::Sum,
+                choice,
+            )?),
+            Kind::AllReduce => Open::AllReduce(AllReduce::open_with(
+                &team.on(s),
+                name,
+                len,
+                Op::Sum,
+                choice,
+            )?),
             Kind::Gather => Open::Gather(Gather::open_with(&team.on(s), name, 0, len, choice)?),
             Kind::Scatter => Open::Scatter(Scatter::open_with(&team.on(s), name, 0, len, choice)?),
             Kind::AllGather => {
                 Open::AllGather(AllGather::open_with(&team.on(s), name, len, choice)?)
             }
-            Kind::ReduceScatter => {
-                Open::ReduceScatter(ReduceScatter::open_with(&team.on(s), name, len, choice)?)
-            }
+            Kind::ReduceScatter => Open::ReduceScatter(ReduceScatter::open_with(
+                &team.on(s),
+                name,
+                len,
+                Op::Sum,
+                choice,
+            )?),
             Kind::AllToAll => Open::AllToAll(AllToAll::open_with(&team.on(s), name, len, choice)?),
-            Kind::Scan => Open::Scan(Scan::open_with(&team.on(s), name, len, choice)?),
+            Kind::Scan => Open::Scan(Scan::open_with(&team.on(s), name, len, Op::Sum, choice)?),
             Kind::DispatchCombine => Open::DispatchCombine(Box::new(Counted::open(team, s, case)?)),
         })
     }
@@ -141,14 +156,14 @@ fn calls<'s, D: Device>(s: &Stream<'s, D>, lent: &mut Lent<'s, D>, count: u64) -
         match open {
             Open::Barrier(it) => it.enqueue(s)?,
             Open::Broadcast(it) => it.enqueue(s, y)?,
-            Open::Reduce(it) => it.sum(s, y)?,
-            Open::AllReduce(it) => it.reduce_into(s, x, y, Op::Sum)?,
+            Open::Reduce(it) => it.enqueue(s, y)?,
+            Open::AllReduce(it) => it.enqueue_into(s, x, y)?,
             Open::Gather(it) => it.enqueue(s, x, y)?,
             Open::Scatter(it) => it.enqueue(s, x, y)?,
             Open::AllGather(it) => it.enqueue(s, x, y)?,
-            Open::ReduceScatter(it) => it.sum(s, x, y)?,
+            Open::ReduceScatter(it) => it.enqueue(s, x, y)?,
             Open::AllToAll(it) => it.enqueue(s, x, y)?,
-            Open::Scan(it) => it.reduce_into(s, x, y, Op::Sum)?,
+            Open::Scan(it) => it.enqueue_into(s, x, y)?,
             Open::DispatchCombine(it) => it.enqueue(s, x, y)?,
         }
     }

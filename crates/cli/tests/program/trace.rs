@@ -67,7 +67,7 @@ fn steps(world: &World) -> Result<()> {
     let to = [window.slot_to(right, 0), window.slot_to(left, 1)];
     let (mut inbox, mut outbox) = window.open(&s)?;
     let mut barrier = Barrier::open(&s, "checkpoint")?;
-    let mut sum = AllReduce::<u64>::open(&s, "residual", 1)?;
+    let mut sum = AllReduce::<u64>::open(&s, "residual", 1, Op::Sum)?;
     let mut src = Region::from_slice(world, &[1; 64])?.on(&s)?;
     let mut total = Region::from_slice(world, &[1])?.on(&s)?;
     for epoch in 0..EPOCHS {
@@ -93,7 +93,7 @@ fn steps(world: &World) -> Result<()> {
             barrier.enqueue(&s)?;
         }
         if epoch % 8 == 7 {
-            sum.sum(&s, &mut total)?;
+            sum.enqueue(&s, &mut total)?;
         }
         s.synchronize()?;
     }
@@ -116,7 +116,7 @@ fn grid(world: &World) -> Result<()> {
         halves.push((window.open(&team.on(&s))?, to));
     }
     let mut barrier = Barrier::open(&row.on(&s), "checkpoint")?;
-    let mut sum = AllReduce::<u64>::open(&column.on(&s), "residual", 1)?;
+    let mut sum = AllReduce::<u64>::open(&column.on(&s), "residual", 1, Op::Sum)?;
     let mut total = Region::from_slice(world, &[1])?.on(&s)?;
     for epoch in 0..EPOCHS {
         for ((inbox, outbox), to) in std::mem::take(&mut halves) {
@@ -128,7 +128,7 @@ fn grid(world: &World) -> Result<()> {
             barrier.enqueue(&s)?;
         }
         if epoch % 8 == 7 {
-            sum.sum(&s, &mut total)?;
+            sum.enqueue(&s, &mut total)?;
         }
     }
     s.synchronize()
@@ -450,7 +450,7 @@ mod gpus {
         let to = [window.slot_to(right, 0), window.slot_to(left, 1)];
         let (mut inbox, mut outbox) = window.open(&s)?;
         let mut barrier = Barrier::open(&s, "checkpoint")?;
-        let mut sum = AllReduce::<u64>::open(&s, "residual", 1)?;
+        let mut sum = AllReduce::<u64>::open(&s, "residual", 1, Op::Sum)?;
         let src = Region::from_slice(&world, &[1; 8])?.on(&s)?;
         let mut total = Region::from_slice(&world, &[1])?.on(&s)?;
         for epoch in 0..FEW_EPOCHS {
@@ -467,7 +467,7 @@ mod gpus {
                 barrier.enqueue(&s)?;
             }
             if epoch % 8 == 7 {
-                sum.sum(&s, &mut total)?;
+                sum.enqueue(&s, &mut total)?;
             }
             s.synchronize()?;
         }

@@ -32,7 +32,7 @@ collective! {
     /// assert_eq!(y.into_host(&s)?[..], [0, 0, 1, 1, 2, 2]);
     /// # Ok(()) });
     /// ```
-    AllGather of Element, "an all-gather of blocks of `len` elements", () "" => JointKind::AllGather
+    AllGather of Element, "an all-gather of blocks of `len` elements", () "", () "" => JointKind::AllGather
 }
 
 impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
@@ -99,7 +99,7 @@ impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
         let blocks = self.0.blocks();
         let (own, all) = (blocks.count(self.0.rank()), blocks.all());
         let (x, y) = ((&x.body, own), (&y.body, all));
-        self.0.run(stream, Some(x), Some(y), None)
+        self.0.run(stream, Some(x), Some(y))
     }
 
     /// Like [`AllGather::enqueue`], where this rank's block is in its place in `y` already.
@@ -128,7 +128,7 @@ impl<'s, T: Element, D: Device> AllGather<'s, T, D> {
         y: &mut Region<T, On<'s, D>>,
     ) -> Result<()> {
         let y = (&y.body, self.0.blocks().all());
-        self.0.run(stream, None, Some(y), None)
+        self.0.run(stream, None, Some(y))
     }
 
     /// Opens an all-gather, enqueues one call, and drops the all-gather. A program that calls more than once saves time

@@ -3,7 +3,7 @@
 use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 
-use super::handle::{collective, once, reduction};
+use super::handle::{collective, once};
 use crate::element::Reducible;
 use crate::error::Result;
 #[cfg(doc)]
@@ -43,14 +43,14 @@ collective! {
     /// # let x = Region::from_slice(&world, &[rank, 1.0])?.on(&s)?;
     /// # let y = Region::from_slice(&world, &[2.0, 0.5])?.on(&s)?;
     /// # let mut dot = Region::<f64>::zeroed(&world, 1)?.on(&s)?;
-    /// let mut dots = AllReduce::open(&s, "dots", 1)?;
+    /// let mut dots = AllReduce::open(&s, "dots", 1, Op::Sum)?;
     /// let product = |x: &[f64], y: &[f64], dot: &mut [f64]| dot[0] = x.iter().zip(y).map(|(x, y)| x * y).sum();
     /// s.launch(product, (&x, &y, &mut dot))?; // this rank's part of the dot product
-    /// dots.sum(&s, &mut dot)?; // enqueued: later work of the stream sees the dot product of all ranks
+    /// dots.enqueue(&s, &mut dot)?; // later work of the stream sees the dot product of all ranks
     /// # assert_eq!(dot.into_host(&s)?[0], 7.5);
     /// # Ok(()) });
     /// ```
-    AllReduce of Reducible, "an all-reduce of vectors of `len` elements", () "" => JointKind::AllReduce
+    AllReduce of Reducible, "an all-reduce of vectors of `len` elements", () "", (op) ", Op::Sum" => JointKind::AllReduce
 }
 
 impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
@@ -62,7 +62,7 @@ impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(1, |world| {
     /// # stream!(let s = world.stream()?);
-    /// let energy = AllReduce::<f64>::open(&s, "energy", 3)?;
+    /// let energy = AllReduce::<f64>::open(&s, "energy", 3, Op::Sum)?;
     /// assert_eq!(energy.elements(), 3);
     /// # Ok(()) });
     /// ```
@@ -70,108 +70,12 @@ impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
         self.0.vector()
     }
 
-    /// Enqueues a sum: each element of `x` is replaced by the sum of that element over all ranks. Integers wrap.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`AllReduce::reduce`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(3, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut all = AllReduce::open(&s, "all", 2)?;
-    /// let mut x = Region::from_slice(&world, &[1.0, world.rank() as f64])?.on(&s)?;
-    /// all.sum(&s, &mut x)?;
-    /// assert_eq!(x.into_host(&s)?[..], [3.0, 3.0]);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn sum(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
-        self.reduce(stream, x, Op::Sum)
-    }
-
-    /// Enqueues a product: each element of `x` is replaced by the product of that element over all ranks. Integers
-    /// wrap.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`AllReduce::reduce`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(3, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut all = AllReduce::open(&s, "all", 1)?;
-    /// let mut x = Region::from_slice(&world, &[world.rank() as u64 + 1])?.on(&s)?;
-    /// all.prod(&s, &mut x)?;
-    /// assert_eq!(x.into_host(&s)?[0], 1 * 2 * 3);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn prod(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
-        self.reduce(stream, x, Op::Prod)
-    }
-
-    /// Enqueues a minimum: each element of `x` is replaced by the least value of that element on any rank. A NaN loses.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`AllReduce::reduce`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(3, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut all = AllReduce::open(&s, "all", 1)?;
-    /// let mut step = Region::from_slice(&world, &[0.1 * (world.rank() + 1) as f64])?.on(&s)?;
-    /// all.min(&s, &mut step)?; // the time step that suits all ranks
-    /// assert_eq!(step.into_host(&s)?[0], 0.1);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn min(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
-        self.reduce(stream, x, Op::Min)
-    }
-
-    /// Enqueues a maximum: each element of `x` is replaced by the greatest value of that element on any rank. A NaN
-    /// loses.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`AllReduce::reduce`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(3, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut all = AllReduce::open(&s, "all", 1)?;
-    /// let mut error = Region::from_slice(&world, &[world.rank() as f64])?.on(&s)?;
-    /// all.max(&s, &mut error)?;
-    /// assert_eq!(error.into_host(&s)?[0], 2.0);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn max(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
-        self.reduce(stream, x, Op::Max)
-    }
-
-    /// Enqueues any reduction: `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`. [`Op::Keep`] gives all ranks the
-    /// vector of rank 0, and [`Op::Replace`] that of the last rank.
+    /// Enqueues an all-reduce: `x` is replaced by `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`, element by
+    /// element. [`Op::Keep`] gives all ranks the vector of rank 0, and [`Op::Replace`] that of the last rank.
     ///
     /// # Errors
     ///
     /// - [`EpochError::CountMismatch`] if `x` has another length.
-    /// - [`EpochError::NotForFloats`] for a bitwise operation on floats. On complex numbers, [`EpochError::OnlySums`] for an
-    ///   operation other than [`Op::Sum`], [`Op::Keep`] and [`Op::Replace`].
     /// - [`Error::Revoked`], [`EpochError::LastEpoch`], or the error that made the stream fail.
     /// - [`Error::Device`] and [`Error::Nic`].
     ///
@@ -184,29 +88,23 @@ impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(3, |world| {
     /// # stream!(let s = world.stream()?);
-    /// # let mut all = AllReduce::open(&s, "all", 1)?;
-    /// let mut seed = Region::from_slice(&world, &[7 + world.rank() as u64])?.on(&s)?;
-    /// all.reduce(&s, &mut seed, Op::Keep)?; // what rank 0 has
-    /// assert_eq!(seed.into_host(&s)?[0], 7);
+    /// let mut steps = AllReduce::open(&s, "steps", 1, Op::Min)?;
+    /// let mut step = Region::from_slice(&world, &[0.1 * (world.rank() + 1) as f64])?.on(&s)?;
+    /// steps.enqueue(&s, &mut step)?; // the time step that suits all ranks
+    /// assert_eq!(step.into_host(&s)?[0], 0.1);
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn reduce(
-        &mut self,
-        stream: &Stream<'s, D>,
-        x: &mut Region<T, On<'s, D>>,
-        op: Op,
-    ) -> Result<()> {
-        let reduction = reduction(&self.0, op)?;
+    pub fn enqueue(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         let x = (&x.body, self.elements());
-        self.0.run(stream, None, Some(x), Some(reduction))
+        self.0.run(stream, None, Some(x))
     }
 
-    /// Like [`AllReduce::reduce`], but `y` gets the result, and `x` is not changed.
+    /// Like [`AllReduce::enqueue`], but `y` gets the result, and `x` is not changed.
     ///
     /// # Errors
     ///
-    /// The same as [`AllReduce::reduce`]; `y` must be as long as `x`.
+    /// The same as [`AllReduce::enqueue`]; `y` must be as long as `x`.
     ///
     /// # Examples
     ///
@@ -214,31 +112,29 @@ impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(2, |world| {
     /// # stream!(let s = world.stream()?);
-    /// # let mut all = AllReduce::open(&s, "all", 1)?;
+    /// # let mut all = AllReduce::open(&s, "all", 1, Op::Sum)?;
     /// let x = Region::from_slice(&world, &[[4, 3][world.rank()]])?.on(&s)?;
     /// let mut y = Region::zeroed(&world, 1)?.on(&s)?;
-    /// all.reduce_into(&s, &x, &mut y, Op::Sum)?;
+    /// all.enqueue_into(&s, &x, &mut y)?;
     /// assert_eq!(y.into_host(&s)?[0], 7);
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn reduce_into(
+    pub fn enqueue_into(
         &mut self,
         stream: &Stream<'s, D>,
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
-        op: Op,
     ) -> Result<()> {
-        let reduction = reduction(&self.0, op)?;
         let [x, y] = [&x.body, &y.body].map(|body| (body, self.elements()));
-        self.0.run(stream, Some(x), Some(y), Some(reduction))
+        self.0.run(stream, Some(x), Some(y))
     }
 
     /// Opens an all-reduce, enqueues one call, and drops it. A program that calls more than once saves time with [`AllReduce::open`].
     ///
     /// # Errors
     ///
-    /// Those of [`AllReduce::open`] and of the call.
+    /// Those of [`AllReduce::open`] and [`AllReduce::enqueue`].
     ///
     /// # Examples
     ///
@@ -253,7 +149,7 @@ impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn once(on: &impl Members<'s, D>, x: &mut Region<T, On<'s, D>>, op: Op) -> Result<()> {
-        Self::open(on, &once("all-reduce"), x.len())?.reduce(on.stream(), x, op)
+        Self::open(on, &once("all-reduce"), x.len(), op)?.enqueue(on.stream(), x)
     }
 }
 

@@ -34,7 +34,7 @@ collective! {
     /// assert_eq!(y.into_host(&s)?[..], [rank, 10 + rank, 20 + rank]);
     /// # Ok(()) });
     /// ```
-    AllToAll of Element, "an all-to-all of blocks of `len` elements", () "" => JointKind::AllToAll
+    AllToAll of Element, "an all-to-all of blocks of `len` elements", () "", () "" => JointKind::AllToAll
 }
 
 impl<'s, T: Element, D: Device> AllToAll<'s, T, D> {
@@ -105,7 +105,7 @@ impl<'s, T: Element, D: Device> AllToAll<'s, T, D> {
     ) -> Result<()> {
         let x = (&x.body, self.0.blocks().all());
         let y = (&y.body, self.0.received().all());
-        self.0.run(stream, Some(x), Some(y), None)
+        self.0.run(stream, Some(x), Some(y))
     }
 
     /// Opens an all-to-all, enqueues one call, and drops it. A program that calls more than once saves time with

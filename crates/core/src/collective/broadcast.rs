@@ -29,7 +29,7 @@ collective! {
     /// assert_eq!(x.into_host(&s)?[..], [1.0; 4]);
     /// # Ok(()) });
     /// ```
-    Broadcast of Element, "a broadcast of `len` elements from rank `root`", (root) "0, " => JointKind::Broadcast { root }
+    Broadcast of Element, "a broadcast of `len` elements from rank `root`", (root) "0, ", () "" => JointKind::Broadcast { root }
 }
 
 impl<'s, T: Element, D: Device> Broadcast<'s, T, D> {
@@ -59,7 +59,7 @@ impl<'s, T: Element, D: Device> Broadcast<'s, T, D> {
     #[track_caller]
     pub fn enqueue(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         let x = (&x.body, self.0.vector());
-        self.0.run(stream, None, Some(x), None)
+        self.0.run(stream, None, Some(x))
     }
 
     /// Opens a broadcast, enqueues one call, and drops the broadcast. A program that calls more than once saves time with

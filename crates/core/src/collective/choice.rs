@@ -21,8 +21,8 @@ use crate::stream::Stream;
 /// # let mut x = Region::from_slice(&world, &[world.rank() as f64; 1000])?.on(&s)?;
 /// // Vectors of more than 1 KiB are reduced in chunks.
 /// let choice = Choice { short: 1 << 10, ..Choice::on(&s) };
-/// let mut sums = AllReduce::open_with(&s, "sums", 1000, choice)?;
-/// sums.sum(&s, &mut x)?;
+/// let mut sums = AllReduce::open_with(&s, "sums", 1000, Op::Sum, choice)?;
+/// sums.enqueue(&s, &mut x)?;
 /// assert_eq!(x.into_host(&s)?[999], 3.0);
 /// # Ok(()) });
 /// ```

@@ -98,6 +98,7 @@ impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
         let what = What {
             kind: JointKind::Counted { row },
             counts: Counts::Equal(most.saturating_mul(row)),
+            reduction: None,
         };
         Ok(CountedAllToAll {
             executor: Executor::open_parts::<T>(

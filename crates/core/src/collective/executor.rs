@@ -15,7 +15,7 @@
 use std::fmt;
 use std::panic::Location;
 
-use tidegate_hal::batch::{Op, Scalar};
+use tidegate_hal::batch::Op;
 use tidegate_hal::device::{Device, Stream as _};
 use tidegate_hal::memory::Ptr;
 use tidegate_hal::site::CallSite;
@@ -38,7 +38,7 @@ use crate::window::{
 };
 use crate::world::Team;
 
-/// For how many different buffers and reductions the rounds are kept.
+/// For how many different buffers the rounds are kept.
 const KEPT: usize = 8;
 
 /// How many times as long pieces may be that targets can read from the memory of origins.
@@ -52,14 +52,6 @@ const MOST_PIECES: usize = 1 << 16;
 
 /// The lanes of a stage for each peer: the post, the put, the wait.
 const LANES: usize = 3;
-
-/// A reduction of elements that consist of `parts` numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reduction {
-    pub(crate) op: Op,
-    pub(crate) scalar: Scalar,
-    pub(crate) parts: usize,
-}
 
 /// A region of a call, and how many elements it must have.
 pub(crate) type Needed<'b, D> = (&'b RegionBody<D>, usize);
@@ -97,7 +89,6 @@ type Known = Option<(Ptr, u64)>;
 /// The rounds of the calls with these buffers.
 struct Kept<D: Device> {
     buffers: [Known; 4],
-    reduction: Option<Reduction>,
     rounds: Box<[Round<D>]>,
 }
 
@@ -154,6 +145,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
                 // Each rank has other numbers, and the two ranks of a pair compare theirs.
                 Counts::Pairs(..) => Err(0),
             },
+            op: what.reduction.map(|it| it.op),
             choice: [
                 choice.short,
                 choice.pair,
@@ -283,7 +275,6 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         stream: &Stream<'s, D>,
         input: Option<Needed<'_, D>>,
         output: Option<Needed<'_, D>>,
-        reduction: Option<Reduction>,
     ) -> Result<()> {
         let checked = |region: Option<_>| region.map(|region| self.checked(region)).transpose();
         let bodies = Bodies {
@@ -292,7 +283,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             counts: None,
             received: None,
         };
-        self.enqueue(stream, &bodies, reduction, Location::caller())
+        self.enqueue(stream, &bodies, Location::caller())
     }
 
     /// Like [`Executor::run`], with the regions of the numbers of rows that are sent, and received.
@@ -308,18 +299,17 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             counts: Some(self.checked(counts)?),
             received: Some(self.checked(received)?),
         };
-        self.enqueue(stream, &bodies, None, Location::caller())
+        self.enqueue(stream, &bodies, Location::caller())
     }
 
     fn enqueue(
         &mut self,
         stream: &Stream<'s, D>,
         bodies: &Bodies<'_, D>,
-        reduction: Option<Reduction>,
         site: CallSite,
     ) -> Result<()> {
         self.inbox.ready(stream)?;
-        let kept = self.rounds(stream, bodies, reduction)?;
+        let kept = self.rounds(stream, bodies)?;
         let rounds = &*self.kept[kept].rounds;
         for round in rounds {
             // Each round may be an epoch with the same peer.
@@ -382,16 +372,10 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
     }
 
     /// The index of the rounds for these buffers, which are made on first use.
-    fn rounds(
-        &mut self,
-        stream: &Stream<'s, D>,
-        bodies: &Bodies<'_, D>,
-        reduction: Option<Reduction>,
-    ) -> Result<usize> {
+    fn rounds(&mut self, stream: &Stream<'s, D>, bodies: &Bodies<'_, D>) -> Result<usize> {
         let known = |body: Option<&RegionBody<D>>| body.map(|body| (body.ptr(), body.id));
         let key = bodies.all().map(known);
-        let is = |kept: &&Kept<D>| kept.buffers == key && kept.reduction == reduction;
-        if let Some(kept) = self.kept.iter().position(|kept| is(&kept)) {
+        if let Some(kept) = self.kept.iter().position(|kept| kept.buffers == key) {
             return Ok(kept);
         }
         let in_place = bodies.input.is_none();
@@ -411,7 +395,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
                 }
             };
             let lanes = |lanes: &[Vec<Local>]| -> Vec<Vec<LocalMove<'_, D>>> {
-                let one = |one: &Local| self.local(one, reduction, body);
+                let one = |one: &Local| self.local(one, body);
                 lanes
                     .iter()
                     .map(|lane| lane.iter().map(one).collect())
@@ -461,28 +445,19 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
         }
         self.kept.push(Kept {
             buffers: key,
-            reduction,
             rounds: rounds.into(),
         });
         Ok(self.kept.len() - 1)
     }
 
-    fn local<'b>(
-        &self,
-        one: &Local,
-        reduction: Option<Reduction>,
-        body: impl Fn(Spot) -> Run<'b, D>,
-    ) -> LocalMove<'b, D> {
+    fn local<'b>(&self, one: &Local, body: impl Fn(Spot) -> Run<'b, D>) -> LocalMove<'b, D> {
         let reduce = |op: Option<Op>, before: bool| {
-            let Reduction {
-                op: of_call,
-                scalar,
-                parts,
-            } = reduction.expect("a call that reduces has an operation");
+            let reduction = self.what.reduction;
+            let reduction = reduction.expect("a collective that reduces has an operation");
             LocalAction::Reduce {
-                op: op.unwrap_or(of_call),
-                scalar,
-                parts,
+                op: op.unwrap_or(reduction.op),
+                scalar: reduction.scalar,
+                parts: reduction.parts,
                 before,
             }
         };
@@ -542,6 +517,9 @@ fn check<D: Device>(team: &Team<D>, name: &str, piece: usize, what: &What) -> Re
     | JointKind::Scatter { root } = what.kind
     {
         team.world_rank(root)?;
+    }
+    if let Some(reduction) = what.reduction {
+        reduction.check(name)?;
     }
     let ranks = team.size();
     if let (JointKind::Counted { row }, Counts::Equal(block)) = (what.kind, &what.counts) {

@@ -34,7 +34,7 @@ collective! {
     /// }
     /// # Ok(()) });
     /// ```
-    Gather of Element, "a gather of blocks of `len` elements to rank `root`", (root) "0, " => JointKind::Gather { root }
+    Gather of Element, "a gather of blocks of `len` elements to rank `root`", (root) "0, ", () "" => JointKind::Gather { root }
 }
 
 impl<'s, T: Element, D: Device> Gather<'s, T, D> {
@@ -113,7 +113,7 @@ impl<'s, T: Element, D: Device> Gather<'s, T, D> {
         let blocks = self.0.blocks();
         let x = (&x.body, blocks.count(self.0.rank()));
         let y = self.0.is_root().then(|| (&y.body, blocks.all()));
-        self.0.run(stream, Some(x), y, None)
+        self.0.run(stream, Some(x), y)
     }
 
     /// Opens a gather, enqueues one call, and drops it. A program that calls more than once saves time with [`Gather::open`].

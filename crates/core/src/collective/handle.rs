@@ -1,44 +1,17 @@
 //! What all collectives have in common.
 
-use tidegate_hal::batch::Op;
-use tidegate_hal::device::Device;
-
-use super::executor::{Executor, Reduction};
-use crate::element::{Arithmetic, Reducible};
-use crate::error::{EpochError, Error, Result};
-
-/// Checks whether the elements can be reduced so.
-pub(super) fn reduction<T: Reducible, D: Device>(
-    executor: &Executor<'_, T, D>,
-    op: Op,
-) -> Result<Reduction> {
-    let window = || executor.inbox().named();
-    if T::Number::FLOAT && op.is_bitwise() {
-        let window = window();
-        return Err(Error::Epoch(EpochError::NotForFloats { window, op }));
-    }
-    if T::ONLY_SUMS && !matches!(op, Op::Sum | Op::Keep | Op::Replace) {
-        let window = window();
-        return Err(Error::Epoch(EpochError::OnlySums { window, op }));
-    }
-    Ok(Reduction {
-        op,
-        scalar: T::Number::SCALAR,
-        parts: T::NUMBERS,
-    })
-}
-
 /// The name of the window of a call that opens a collective for itself.
 pub(super) fn once(what: &str) -> String {
     format!("{what} (once)")
 }
 
-/// Defines a collective, with the methods that all of them have. `$what` says what it is, `$arg` are the arguments that
-/// `open` has beside the length, and `$args` are their values in examples.
+/// Defines a collective, with the methods that all of them have. `$what` says what it is. `open` has the arguments `$arg`
+/// before the length, and `$op` after it if it reduces; `$args` and `$ops` are their values in examples.
 macro_rules! collective {
     (
         $(#[$doc:meta])*
-        $name:ident of $bound:ident, $what:literal, ($($arg:ident)*) $args:literal => $kind:expr
+        $name:ident of $bound:ident, $what:literal, ($($arg:ident)*) $args:literal,
+        ($($op:ident)?) $ops:literal => $kind:expr
     ) => {
         $(#[$doc])*
         #[must_use = "the other ranks' calls wait for this one's"]
@@ -54,9 +27,14 @@ macro_rules! collective {
             /// # Errors
             ///
             /// - [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks, if their shapes,
-            ///   types or names differ.
+            ///   types, operations or names differ.
             /// - [`Error::NoSuchRank`](crate::error::Error::NoSuchRank), on this rank, if there is no such root.
             /// - [`WindowError::TooLong`](crate::error::WindowError::TooLong), on this rank.
+            $(
+                #[doc = concat!("- [`WindowError::NotForFloats`](crate::error::WindowError::NotForFloats), on this rank, if `", stringify!($op), "` is")]
+                ///   bitwise and the elements are floats. [`WindowError::OnlySums`](crate::error::WindowError::OnlySums), if
+                ///   they are complex numbers and it is not a sum.
+            )?
             /// - The other errors of [`Window::open`](crate::Window::open).
             ///
             /// # Examples
@@ -65,9 +43,9 @@ macro_rules! collective {
             /// # use tidegate::host::prelude::*;
             /// # tidegate::doc::ranks(2, |world| {
             /// # stream!(let s = world.stream()?);
-            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3)?;")]
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3", $ops, ")?;")]
             /// let pair = world.team("pair", &[1, 0])?;
-            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&pair.on(&s), \"field\", ", $args, "3)?;")]
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&pair.on(&s), \"field\", ", $args, "3", $ops, ")?;")]
             /// # Ok(()) });
             /// ```
             pub fn open(
@@ -75,8 +53,9 @@ macro_rules! collective {
                 name: &str,
                 $($arg: usize,)*
                 len: usize,
+                $($op: tidegate_hal::batch::Op,)?
             ) -> crate::error::Result<Self> {
-                Self::open_with(on, name, $($arg,)* len, crate::collective::Choice::on(on.stream()))
+                Self::open_with(on, name, $($arg,)* len, $($op,)? crate::collective::Choice::on(on.stream()))
             }
 
             #[doc = concat!("Like [`", stringify!($name), "::open`], with a choice of algorithms.")]
@@ -95,7 +74,7 @@ macro_rules! collective {
             /// # stream!(let s = world.stream()?);
             /// let choice = Choice { short: 1 << 10, ..Choice::on(&s) };
             #[doc = concat!(
-                "let it = ", stringify!($name), "::<f64>::open_with(&s, \"field\", ", $args, "3, choice)?;"
+                "let it = ", stringify!($name), "::<f64>::open_with(&s, \"field\", ", $args, "3", $ops, ", choice)?;"
             )]
             /// # Ok(()) });
             /// ```
@@ -104,10 +83,11 @@ macro_rules! collective {
                 name: &str,
                 $($arg: usize,)*
                 len: usize,
+                $($op: tidegate_hal::batch::Op,)?
                 choice: crate::collective::Choice,
             ) -> crate::error::Result<Self> {
                 let counts = crate::collective::algorithms::Counts::Equal(len);
-                Self::make(on, name, $($arg,)* counts, choice)
+                Self::make(on, name, $($arg,)* counts, $($op,)? choice)
             }
 
             fn make(
@@ -115,9 +95,14 @@ macro_rules! collective {
                 name: &str,
                 $($arg: usize,)*
                 counts: crate::collective::algorithms::Counts,
+                $($op: tidegate_hal::batch::Op,)?
                 choice: crate::collective::Choice,
             ) -> crate::error::Result<Self> {
-                let what = crate::collective::algorithms::What { kind: $kind, counts };
+                let what = crate::collective::algorithms::What {
+                    kind: $kind,
+                    counts,
+                    reduction: None$(.or(Some(crate::collective::reduction::Reduction::of::<T>($op))))?,
+                };
                 Ok($name(crate::collective::executor::Executor::open(&on.team(), on.stream(), name, what, choice)?))
             }
 
@@ -133,7 +118,7 @@ macro_rules! collective {
             ///
             /// # tidegate::doc::ranks(2, |world| {
             /// # stream!(let s = world.stream()?);
-            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3)?;")]
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3", $ops, ")?;")]
             /// let it = it.fail_after(Duration::from_secs(60));
             /// # Ok(()) });
             /// ```
@@ -150,7 +135,7 @@ macro_rules! collective {
             /// # use tidegate::host::prelude::*;
             /// # tidegate::doc::ranks(2, |world| {
             /// # stream!(let s = world.stream()?);
-            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3)?;")]
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3", $ops, ")?;")]
             /// assert_eq!(it.name(), "field");
             /// # Ok(()) });
             /// ```
@@ -166,7 +151,7 @@ macro_rules! collective {
             /// # use tidegate::host::prelude::*;
             /// # tidegate::doc::ranks(2, |world| {
             /// # stream!(let s = world.stream()?);
-            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3)?;")]
+            #[doc = concat!("let it = ", stringify!($name), "::<f64>::open(&s, \"field\", ", $args, "3", $ops, ")?;")]
             /// println!("reports call it {}", it.id());
             /// # Ok(()) });
             /// ```

@@ -2,8 +2,8 @@
 //!
 //! # Model
 //!
-//! A collective is opened by all ranks together, with a name and a shape: a number of elements, and perhaps a root. Then
-//! it is called any number of times. A call enqueues, and the host does not wait. It can be captured and replayed. The
+//! A collective is opened by all ranks together, with a name and a shape: a number of elements, and perhaps a root or an
+//! operation. Then it is called any number of times. A call enqueues, and the host does not wait. It can be captured and replayed. The
 //! regions of a call may be other ones each time, but have the lengths of the shape.
 //!
 //! | collective | brings |
@@ -18,9 +18,9 @@
 //! | [`ReduceScatter`] | a block of the sum to each rank |
 //! | [`Scan`] | the sum of the vectors of the ranks up to each rank |
 //!
-//! All ranks must make the same calls in the same order. tidegate does not notice if ranks ask for different reductions.
-//! If ranks call two collectives in different orders, or if a call was refused on only one rank, they wait for each
-//! other. Like all long waits this is reported, and a limit can end it (`fail_after`).
+//! All ranks must make the same calls in the same order. If ranks call two collectives in different orders, or if a call
+//! was refused on only one rank, they wait for each other. Like all long waits this is reported, and a limit can end it
+//! (`fail_after`).
 //!
 //! **Reductions go in the order of the ranks**: `op(…op(op(x0, x1), x2)…)`, for each element. This does not depend on the
 //! length, the algorithm, the device, or a [`Choice`]. So a result has the same bits on all ranks and in every run. Floats
@@ -33,7 +33,7 @@
 //! or for four if the algorithm has two phases. Between streams of the host it has room for up to 32 short ones, so a
 //! rank that only sends runs ahead of the others.
 //!
-//! The first call for certain regions and a reduction prepares its batches. The last eight such sets are kept.
+//! The first call for certain regions prepares its batches. The last eight such sets are kept.
 //!
 //! # Failure
 //!
@@ -55,6 +55,7 @@ mod handle;
 mod nodes;
 mod reduce;
 mod reduce_scatter;
+mod reduction;
 mod scan;
 mod scatter;
 mod schedule;

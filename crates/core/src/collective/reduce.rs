@@ -3,7 +3,7 @@
 use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 
-use super::handle::{collective, once, reduction};
+use super::handle::{collective, once};
 use crate::element::Reducible;
 use crate::error::Result;
 #[cfg(doc)]
@@ -25,48 +25,23 @@ collective! {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(3, |world| {
     /// # stream!(let s = world.stream()?);
-    /// let mut energy = Reduce::open(&s, "energy", 0, 1)?; // to rank 0
+    /// let mut energy = Reduce::open(&s, "energy", 0, 1, Op::Sum)?; // to rank 0
     /// let mut x = Region::from_slice(&world, &[world.rank() as f64])?.on(&s)?;
-    /// energy.sum(&s, &mut x)?; // the host does not wait here
+    /// energy.enqueue(&s, &mut x)?; // the host does not wait here
     /// let x = x.into_host(&s)?[0];
     /// assert_eq!(x, if world.rank() == 0 { 3.0 } else { world.rank() as f64 });
     /// # Ok(()) });
     /// ```
-    Reduce of Reducible, "a reduce of vectors of `len` elements to rank `root`", (root) "0, " => JointKind::Reduce { root }
+    Reduce of Reducible, "a reduce of vectors of `len` elements to rank `root`", (root) "0, ", (op) ", Op::Sum" => JointKind::Reduce { root }
 }
 
 impl<'s, T: Reducible, D: Device> Reduce<'s, T, D> {
-    /// Enqueues a sum: the root's `x` is replaced by the sum of all `x`. Integers wrap. On the other ranks `x` is not changed.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`Reduce::reduce`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut energy = Reduce::open(&s, "energy", 0, 1)?;
-    /// let mut x = Region::from_slice(&world, &[1.5])?.on(&s)?;
-    /// energy.sum(&s, &mut x)?;
-    /// assert_eq!(x.into_host(&s)?[0], [3.0, 1.5][world.rank()]);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn sum(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
-        self.reduce(stream, x, Op::Sum)
-    }
-
-    /// Enqueues any reduction: the root's `x` is replaced by `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`. On the other
-    /// ranks `x` is not changed.
+    /// Enqueues a reduce: the root's `x` is replaced by `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`, element by
+    /// element. On the other ranks `x` is not changed.
     ///
     /// # Errors
     ///
     /// - [`EpochError::CountMismatch`] if `x` has another length.
-    /// - [`EpochError::NotForFloats`] for a bitwise operation on floats. On complex numbers, [`EpochError::OnlySums`] for an
-    ///   operation other than [`Op::Sum`], [`Op::Keep`] and [`Op::Replace`].
     /// - [`Error::Revoked`], [`EpochError::LastEpoch`], or the error that made the stream fail.
     /// - [`Error::Device`] and [`Error::Nic`].
     ///
@@ -79,29 +54,23 @@ impl<'s, T: Reducible, D: Device> Reduce<'s, T, D> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(2, |world| {
     /// # stream!(let s = world.stream()?);
-    /// # let mut energy = Reduce::open(&s, "energy", 1, 1)?;
-    /// let mut x = Region::from_slice(&world, &[[3, 4][world.rank()]])?.on(&s)?;
-    /// energy.reduce(&s, &mut x, Op::Prod)?;
-    /// assert_eq!(x.into_host(&s)?[0], [3, 12][world.rank()]);
+    /// let mut most = Reduce::open(&s, "most", 1, 1, Op::Max)?; // to rank 1
+    /// let mut x = Region::from_slice(&world, &[[4, 3][world.rank()]])?.on(&s)?;
+    /// most.enqueue(&s, &mut x)?;
+    /// assert_eq!(x.into_host(&s)?[0], 4);
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn reduce(
-        &mut self,
-        stream: &Stream<'s, D>,
-        x: &mut Region<T, On<'s, D>>,
-        op: Op,
-    ) -> Result<()> {
-        let reduction = reduction(&self.0, op)?;
+    pub fn enqueue(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         let x = (&x.body, self.0.vector());
-        self.0.run(stream, None, Some(x), Some(reduction))
+        self.0.run(stream, None, Some(x))
     }
 
     /// Opens a reduce, enqueues one call, and drops it. A program that calls more than once saves time with [`Reduce::open`].
     ///
     /// # Errors
     ///
-    /// Those of [`Reduce::open`] and of the call.
+    /// Those of [`Reduce::open`] and [`Reduce::enqueue`].
     ///
     /// # Examples
     ///
@@ -121,6 +90,6 @@ impl<'s, T: Reducible, D: Device> Reduce<'s, T, D> {
         x: &mut Region<T, On<'s, D>>,
         op: Op,
     ) -> Result<()> {
-        Self::open(on, &once("reduce"), root, x.len())?.reduce(on.stream(), x, op)
+        Self::open(on, &once("reduce"), root, x.len(), op)?.enqueue(on.stream(), x)
     }
 }

@@ -3,7 +3,7 @@
 use tidegate_hal::batch::Op;
 use tidegate_hal::device::Device;
 
-use super::handle::{collective, once, reduction};
+use super::handle::{collective, once};
 use crate::element::Reducible;
 use crate::error::Result;
 #[cfg(doc)]
@@ -25,53 +25,22 @@ collective! {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(3, |world| {
     /// # stream!(let s = world.stream()?);
-    /// let mut parts = ReduceScatter::open(&s, "parts", 1)?;
+    /// let mut parts = ReduceScatter::open(&s, "parts", 1, Op::Sum)?;
     /// let x = Region::from_slice(&world, &[1.0, 2.0, 3.0])?.on(&s)?;
     /// let mut y = Region::zeroed(&world, 1)?.on(&s)?;
-    /// parts.sum(&s, &x, &mut y)?; // the host does not wait here
+    /// parts.enqueue(&s, &x, &mut y)?; // the host does not wait here
     /// assert_eq!(y.into_host(&s)?[0], 3.0 * (world.rank() + 1) as f64);
     /// # Ok(()) });
     /// ```
-    ReduceScatter of Reducible, "a reduce-scatter of blocks of `len` elements", () "" => JointKind::ReduceScatter
+    ReduceScatter of Reducible, "a reduce-scatter of blocks of `len` elements", () "", (op) ", Op::Sum" => JointKind::ReduceScatter
 }
 
 impl<'s, T: Reducible, D: Device> ReduceScatter<'s, T, D> {
-    /// Enqueues a sum: `y` gets this rank's block of the sum of all `x`. Integers wrap.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`ReduceScatter::reduce`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut parts = ReduceScatter::open(&s, "parts", 1)?;
-    /// let x = Region::from_slice(&world, &[world.rank() as u64, 5])?.on(&s)?;
-    /// let mut y = Region::zeroed(&world, 1)?.on(&s)?;
-    /// parts.sum(&s, &x, &mut y)?;
-    /// assert_eq!(y.into_host(&s)?[0], [1, 10][world.rank()]);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn sum(
-        &mut self,
-        stream: &Stream<'s, D>,
-        x: &Region<T, On<'s, D>>,
-        y: &mut Region<T, On<'s, D>>,
-    ) -> Result<()> {
-        self.reduce(stream, x, y, Op::Sum)
-    }
-
-    /// Enqueues any reduction: `y` gets this rank's block of `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`.
+    /// Enqueues a reduce-scatter: `y` gets this rank's block of `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`.
     ///
     /// # Errors
     ///
     /// - [`EpochError::CountMismatch`] if `x` does not have a block for each rank, or `y` is not a block.
-    /// - [`EpochError::NotForFloats`] for a bitwise operation on floats. On complex numbers, [`EpochError::OnlySums`] for an
-    ///   operation other than [`Op::Sum`], [`Op::Keep`] and [`Op::Replace`].
     /// - [`Error::Revoked`], [`EpochError::LastEpoch`], or the error that made the stream fail.
     /// - [`Error::Device`] and [`Error::Nic`].
     ///
@@ -84,32 +53,30 @@ impl<'s, T: Reducible, D: Device> ReduceScatter<'s, T, D> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(2, |world| {
     /// # stream!(let s = world.stream()?);
-    /// # let mut parts = ReduceScatter::open(&s, "parts", 1)?;
+    /// let mut parts = ReduceScatter::open(&s, "parts", 1, Op::Max)?;
     /// let x = Region::from_slice(&world, &[world.rank() as u64, 5])?.on(&s)?;
     /// let mut y = Region::zeroed(&world, 1)?.on(&s)?;
-    /// parts.reduce(&s, &x, &mut y, Op::Max)?;
+    /// parts.enqueue(&s, &x, &mut y)?;
     /// assert_eq!(y.into_host(&s)?[0], [1, 5][world.rank()]);
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn reduce(
+    pub fn enqueue(
         &mut self,
         stream: &Stream<'s, D>,
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
-        op: Op,
     ) -> Result<()> {
-        let reduction = reduction(&self.0, op)?;
         let len = self.0.vector();
         let (x, y) = ((&x.body, len * self.0.ranks()), (&y.body, len));
-        self.0.run(stream, Some(x), Some(y), Some(reduction))
+        self.0.run(stream, Some(x), Some(y))
     }
 
     /// Opens a reduce-scatter, enqueues one call, and drops it. A program that calls more than once saves time with [`ReduceScatter::open`].
     ///
     /// # Errors
     ///
-    /// Those of [`ReduceScatter::open`] and of the call.
+    /// Those of [`ReduceScatter::open`] and [`ReduceScatter::enqueue`].
     ///
     /// # Examples
     ///
@@ -130,6 +97,6 @@ impl<'s, T: Reducible, D: Device> ReduceScatter<'s, T, D> {
         y: &mut Region<T, On<'s, D>>,
         op: Op,
     ) -> Result<()> {
-        Self::open(on, &once("reduce-scatter"), y.len())?.reduce(on.stream(), x, y, op)
+        Self::open(on, &once("reduce-scatter"), y.len(), op)?.enqueue(on.stream(), x, y)
     }
 }

@@ -6,7 +6,8 @@ use tidegate_hal::device::Device;
 use super::algorithms::{Counts, What};
 use super::choice::Choice;
 use super::executor::Executor;
-use super::handle::{collective, once, reduction};
+use super::handle::{collective, once};
+use super::reduction::Reduction;
 use crate::element::Reducible;
 use crate::error::Result;
 #[cfg(doc)]
@@ -29,13 +30,13 @@ collective! {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(3, |world| {
     /// # stream!(let s = world.stream()?);
-    /// let mut ends = Scan::open(&s, "ends", 1)?;
+    /// let mut ends = Scan::open(&s, "ends", 1, Op::Sum)?;
     /// let mut x = Region::from_slice(&world, &[10 + world.rank() as u64])?.on(&s)?;
-    /// ends.sum(&s, &mut x)?; // the host does not wait here
+    /// ends.enqueue(&s, &mut x)?; // the host does not wait here
     /// assert_eq!(x.into_host(&s)?[0], [10, 10 + 11, 10 + 11 + 12][world.rank()]);
     /// # Ok(()) });
     /// ```
-    Scan of Reducible, "a scan of vectors of `len` elements", () "" => JointKind::Scan { exclusive: false }
+    Scan of Reducible, "a scan of vectors of `len` elements", () "", (op) ", Op::Sum" => JointKind::Scan { exclusive: false }
 }
 
 impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
@@ -51,14 +52,19 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(3, |world| {
     /// # stream!(let s = world.stream()?);
-    /// let mut begins = Scan::open_exclusive(&s, "begins", 1)?;
+    /// let mut begins = Scan::open_exclusive(&s, "begins", 1, Op::Sum)?;
     /// let mut x = Region::from_slice(&world, &[10 + world.rank() as u64])?.on(&s)?;
-    /// begins.sum(&s, &mut x)?;
+    /// begins.enqueue(&s, &mut x)?;
     /// assert_eq!(x.into_host(&s)?[0], [10, 10, 10 + 11][world.rank()]);
     /// # Ok(()) });
     /// ```
-    pub fn open_exclusive(on: &impl Members<'s, D>, name: &str, len: usize) -> Result<Self> {
-        Self::open_exclusive_with(on, name, len, Choice::on(on.stream()))
+    pub fn open_exclusive(
+        on: &impl Members<'s, D>,
+        name: &str,
+        len: usize,
+        op: Op,
+    ) -> Result<Self> {
+        Self::open_exclusive_with(on, name, len, op, Choice::on(on.stream()))
     }
 
     /// Like [`Scan::open_exclusive`], with a choice of algorithms.
@@ -76,9 +82,9 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     /// # tidegate::doc::ranks(3, |world| {
     /// # stream!(let s = world.stream()?);
     /// let choice = Choice { short: 0, ..Choice::on(&s) };
-    /// let mut begins = Scan::open_exclusive_with(&s, "begins", 1, choice)?;
+    /// let mut begins = Scan::open_exclusive_with(&s, "begins", 1, Op::Sum, choice)?;
     /// # let mut x = Region::from_slice(&world, &[10 + world.rank() as u64])?.on(&s)?;
-    /// begins.sum(&s, &mut x)?;
+    /// begins.enqueue(&s, &mut x)?;
     /// # assert_eq!(x.into_host(&s)?[0], [10, 10, 10 + 11][world.rank()]);
     /// # Ok(()) });
     /// ```
@@ -86,10 +92,14 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
         on: &impl Members<'s, D>,
         name: &str,
         len: usize,
+        op: Op,
         choice: Choice,
     ) -> Result<Self> {
-        let (kind, counts) = (JointKind::Scan { exclusive: true }, Counts::Equal(len));
-        let what = What { kind, counts };
+        let what = What {
+            kind: JointKind::Scan { exclusive: true },
+            counts: Counts::Equal(len),
+            reduction: Some(Reduction::of::<T>(op)),
+        };
         Ok(Scan(Executor::open(
             &on.team(),
             on.stream(),
@@ -99,37 +109,11 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
         )?))
     }
 
-    /// Enqueues a scan of sums: `x` is replaced by the sum of the `x` of the ranks up to this one. Integers wrap.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`Scan::reduce`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use tidegate::host::prelude::*;
-    /// # tidegate::doc::ranks(2, |world| {
-    /// # stream!(let s = world.stream()?);
-    /// # let mut ends = Scan::open(&s, "ends", 1)?;
-    /// let mut x = Region::from_slice(&world, &[1.5])?.on(&s)?;
-    /// ends.sum(&s, &mut x)?;
-    /// assert_eq!(x.into_host(&s)?[0], [1.5, 3.0][world.rank()]);
-    /// # Ok(()) });
-    /// ```
-    #[track_caller]
-    pub fn sum(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
-        self.reduce(stream, x, Op::Sum)
-    }
-
-    /// Enqueues a scan of any reduction: `x` is replaced by `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`, up to this
-    /// rank.
+    /// Enqueues a scan: `x` is replaced by `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`, up to this rank.
     ///
     /// # Errors
     ///
     /// - [`EpochError::CountMismatch`] if `x` has another length.
-    /// - [`EpochError::NotForFloats`] for a bitwise operation on floats. On complex numbers, [`EpochError::OnlySums`] for an
-    ///   operation other than [`Op::Sum`], [`Op::Keep`] and [`Op::Replace`].
     /// - [`Error::Revoked`], [`EpochError::LastEpoch`], or the error that made the stream fail.
     /// - [`Error::Device`] and [`Error::Nic`].
     ///
@@ -142,30 +126,24 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(2, |world| {
     /// # stream!(let s = world.stream()?);
-    /// # let mut ends = Scan::open(&s, "ends", 1)?;
+    /// let mut most = Scan::open(&s, "most", 1, Op::Max)?;
     /// let mut x = Region::from_slice(&world, &[[4, 3][world.rank()]])?.on(&s)?;
-    /// ends.reduce(&s, &mut x, Op::Max)?;
+    /// most.enqueue(&s, &mut x)?;
     /// assert_eq!(x.into_host(&s)?[0], 4);
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn reduce(
-        &mut self,
-        stream: &Stream<'s, D>,
-        x: &mut Region<T, On<'s, D>>,
-        op: Op,
-    ) -> Result<()> {
-        let reduction = reduction(&self.0, op)?;
+    pub fn enqueue(&mut self, stream: &Stream<'s, D>, x: &mut Region<T, On<'s, D>>) -> Result<()> {
         let x = (&x.body, self.0.vector());
-        self.0.run(stream, None, Some(x), Some(reduction))
+        self.0.run(stream, None, Some(x))
     }
 
-    /// Like [`Scan::reduce`], but `y` gets the result, and `x` is not changed. (An exclusive scan does not change the `y` of rank
-    /// 0.)
+    /// Like [`Scan::enqueue`], but `y` gets the result, and `x` is not changed. (An exclusive scan does not change the `y`
+    /// of rank 0.)
     ///
     /// # Errors
     ///
-    /// The same as [`Scan::reduce`]; `y` must be as long as `x`.
+    /// The same as [`Scan::enqueue`]; `y` must be as long as `x`.
     ///
     /// # Examples
     ///
@@ -173,31 +151,29 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::ranks(2, |world| {
     /// # stream!(let s = world.stream()?);
-    /// # let mut ends = Scan::open(&s, "ends", 1)?;
+    /// # let mut ends = Scan::open(&s, "ends", 1, Op::Sum)?;
     /// let x = Region::from_slice(&world, &[[4, 3][world.rank()]])?.on(&s)?;
     /// let mut y = Region::zeroed(&world, 1)?.on(&s)?;
-    /// ends.reduce_into(&s, &x, &mut y, Op::Sum)?;
+    /// ends.enqueue_into(&s, &x, &mut y)?;
     /// assert_eq!(y.into_host(&s)?[0], [4, 7][world.rank()]);
     /// # Ok(()) });
     /// ```
     #[track_caller]
-    pub fn reduce_into(
+    pub fn enqueue_into(
         &mut self,
         stream: &Stream<'s, D>,
         x: &Region<T, On<'s, D>>,
         y: &mut Region<T, On<'s, D>>,
-        op: Op,
     ) -> Result<()> {
-        let reduction = reduction(&self.0, op)?;
         let [x, y] = [&x.body, &y.body].map(|body| (body, self.0.vector()));
-        self.0.run(stream, Some(x), Some(y), Some(reduction))
+        self.0.run(stream, Some(x), Some(y))
     }
 
     /// Opens a scan, enqueues one call, and drops it. A program that calls more than once saves time with [`Scan::open`].
     ///
     /// # Errors
     ///
-    /// Those of [`Scan::open`] and of the call.
+    /// Those of [`Scan::open`] and [`Scan::enqueue`].
     ///
     /// # Examples
     ///
@@ -212,6 +188,6 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
     /// ```
     #[track_caller]
     pub fn once(on: &impl Members<'s, D>, x: &mut Region<T, On<'s, D>>, op: Op) -> Result<()> {
-        Self::open(on, &once("scan"), x.len())?.reduce(on.stream(), x, op)
+        Self::open(on, &once("scan"), x.len(), op)?.enqueue(on.stream(), x)
     }
 }

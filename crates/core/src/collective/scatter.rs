@@ -33,7 +33,7 @@ collective! {
     /// assert_eq!(y.into_host(&s)?[..], [world.rank() as u64; 2]);
     /// # Ok(()) });
     /// ```
-    Scatter of Element, "a scatter of blocks of `len` elements from rank `root`", (root) "0, " => JointKind::Scatter { root }
+    Scatter of Element, "a scatter of blocks of `len` elements from rank `root`", (root) "0, ", () "" => JointKind::Scatter { root }
 }
 
 impl<'s, T: Element, D: Device> Scatter<'s, T, D> {
@@ -108,7 +108,7 @@ impl<'s, T: Element, D: Device> Scatter<'s, T, D> {
         let blocks = self.0.blocks();
         let x = self.0.is_root().then(|| (&x.body, blocks.all()));
         let y = (&y.body, blocks.count(self.0.rank()));
-        self.0.run(stream, x, Some(y), None)
+        self.0.run(stream, x, Some(y))
     }
 
     /// Opens a scatter, enqueues one call, and drops it. A program that calls more than once saves time with [`Scatter::open`].

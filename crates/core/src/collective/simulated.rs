@@ -402,6 +402,7 @@ fn check_counted(ranks: usize, random: &mut Rng) {
     let what = What {
         kind,
         counts: Counts::Equal(block),
+        reduction: None,
     };
     let schedules: Vec<_> = (0..ranks)
         .map(|rank| {

@@ -95,15 +95,15 @@ fn more_ranks_than_a_round_has_peers() {
             scan: 64,
             ..Choice::on(&s)
         };
-        let mut scan = Scan::open_with(&s, "scan", 1, choice)?;
+        let mut scan = Scan::open_with(&s, "scan", 1, Op::Sum, choice)?;
         let x = Region::from_slice(&world, &[1_u64])?.on(&s)?;
         let mut y = Region::zeroed(&world, 1)?.on(&s)?;
         for _ in 0..3 {
-            scan.reduce_into(&s, &x, &mut y, Op::Sum)?;
+            scan.enqueue_into(&s, &x, &mut y)?;
         }
         assert_eq!(y.into_host(&s)?[0], world.rank() as u64 + 1);
         let mut x = x;
-        scan.sum(&s, &mut x)?;
+        scan.enqueue(&s, &mut x)?;
         assert_eq!(x.into_host(&s)?[0], world.rank() as u64 + 1);
         Ok(())
     });
@@ -155,11 +155,12 @@ fn elements_of_several_numbers_are_reduced_one_by_one() {
     World::<Host>::local(3, |world| {
         stream!(let s = world.stream().unwrap());
         let rank = world.rank() as i32;
-        let mut all = AllReduce::open(&s, "all", 100).unwrap();
+        let mut sums = AllReduce::open(&s, "sums", 100, Op::Sum).unwrap();
+        let mut most = AllReduce::open(&s, "most", 100, Op::Max).unwrap();
         let x = [[[rank, 2], [3, -rank]]; 100];
         let mut x = Region::from_slice(&world, &x).unwrap().on(&s).unwrap();
-        all.sum(&s, &mut x).unwrap();
-        all.max(&s, &mut x).unwrap();
+        sums.enqueue(&s, &mut x).unwrap();
+        most.enqueue(&s, &mut x).unwrap();
         assert_eq!(x.into_host(&s).unwrap()[..], [[[3, 6], [9, -3]]; 100]);
     });
 }
@@ -170,16 +171,16 @@ fn complex_numbers_are_added_and_nothing_else() {
     use num_complex::Complex;
     World::<Host>::local(2, |world| {
         stream!(let s = world.stream().unwrap());
-        let mut all = AllReduce::open(&s, "all", 3).unwrap();
-        let x = [Complex::new(world.rank() as f32, 0.5); 3];
-        let mut x = Region::from_slice(&world, &x).unwrap().on(&s).unwrap();
-        let error = all.prod(&s, &mut x).unwrap_err();
+        let open = |op| AllReduce::<Complex<f32>, Host>::open(&s, "all", 3, op);
+        let error = open(Op::Prod).unwrap_err();
         let typed = matches!(
             error,
-            Error::Epoch(EpochError::OnlySums { op: Op::Prod, .. })
+            Error::Open(WindowError::OnlySums { op: Op::Prod, .. })
         );
         assert!(typed, "{error}");
-        all.sum(&s, &mut x).unwrap();
+        let x = [Complex::new(world.rank() as f32, 0.5); 3];
+        let mut x = Region::from_slice(&world, &x).unwrap().on(&s).unwrap();
+        open(Op::Sum).unwrap().enqueue(&s, &mut x).unwrap();
         assert_eq!(x.into_host(&s).unwrap()[..], [Complex::new(1.0, 1.0); 3]);
     });
 }
@@ -245,7 +246,7 @@ fn ranks_that_disagree_are_told() {
         let roots = Broadcast::<f64, Host>::open(&s, "x", usize::from(last), 4).map(drop);
         let kinds = match last {
             true => AllGather::<f64, Host>::open(&s, "x", 4).map(drop),
-            false => AllReduce::<f64, Host>::open(&s, "x", 4).map(drop),
+            false => AllReduce::<f64, Host>::open(&s, "x", 4, Op::Sum).map(drop),
         };
         let to = [usize::from(last); 3];
         let blocks = AllToAll::<f64, Host>::open_counts(&s, "x", &to, &[0; 3]).map(drop);
@@ -289,21 +290,23 @@ fn leave_in_the_middle(nodes: &[usize], options: impl Fn(usize) -> WorldOptions 
             ..Choice::default()
         };
         let len = 400;
-        let mut all = AllReduce::<f64, Host>::open_with(&s, "all", len, choice).unwrap();
-        let mut chain = Scan::<f64, Host>::open_with(&s, "chain", len, choice).unwrap();
+        let mut all = AllReduce::<f64, Host>::open_with(&s, "all", len, Op::Sum, choice).unwrap();
+        let mut chain = Scan::<f64, Host>::open_with(&s, "chain", len, Op::Sum, choice).unwrap();
         let mut news = Broadcast::<f64, Host>::open_with(&s, "news", 2, len, choice).unwrap();
         let mut x = Region::from_slice(&world, &vec![1.0; len])
             .unwrap()
             .on(&s)
             .unwrap();
-        all.sum(&s, &mut x).unwrap();
+        all.enqueue(&s, &mut x).unwrap();
         news.enqueue(&s, &mut x).unwrap();
         s.synchronize().unwrap();
         if world.rank() == 1 {
             return Ok(());
         }
         // A call may be refused, if the others have said by then that they wait in vain.
-        let called = all.sum(&s, &mut x).and_then(|()| chain.sum(&s, &mut x));
+        let called = all
+            .enqueue(&s, &mut x)
+            .and_then(|()| chain.enqueue(&s, &mut x));
         let called = called.and_then(|()| news.enqueue(&s, &mut x));
         let result = called.and_then(|()| s.synchronize());
         // The others wait for ranks that have failed, and not for ranks that have left for that reason.

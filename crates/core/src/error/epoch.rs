@@ -158,15 +158,7 @@ pub enum EpochError {
     /// The operation is not defined for floating-point numbers.
     #[error("window {window}: {op:?} is not defined for floats")]
     NotForFloats {
-        /// The window of the epoch, or the collective.
-        window: WindowName,
-        /// The operation that was asked for.
-        op: Op,
-    },
-    /// Elements of several numbers that belong together, such as complex numbers, can only be added.
-    #[error("{window}: {op:?} does not work on the numbers of an element one by one; only sums do")]
-    OnlySums {
-        /// The collective.
+        /// The window of the epoch.
         window: WindowName,
         /// The operation that was asked for.
         op: Op,

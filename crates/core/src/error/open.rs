@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use tidegate_hal::batch::Op;
 
 use super::window_name::WindowName;
 use tidegate_boot::starter::in_words;
@@ -91,6 +92,24 @@ pub enum WindowError {
         name: Arc<str>,
         /// The length of a row, in bytes.
         row: usize,
+    },
+    /// A collective would reduce floats by an operation for integers.
+    #[error("collective `{name}`: `Op::{op:?}` is not defined for floats")]
+    NotForFloats {
+        /// The name of the collective. It was refused before the ranks agreed on an id.
+        name: Arc<str>,
+        /// The operation that was asked for.
+        op: Op,
+    },
+    /// Elements of several numbers that belong together, such as complex numbers, can only be added.
+    #[error(
+        "collective `{name}`: `Op::{op:?}` does not work on the numbers of an element one by one; only sums do"
+    )]
+    OnlySums {
+        /// The name of the collective. It was refused before the ranks agreed on an id.
+        name: Arc<str>,
+        /// The operation that was asked for.
+        op: Op,
     },
     /// The layouts that a rank declares have too many runs.
     #[error(

@@ -109,10 +109,10 @@ fn a_report_names_the_line_of_what_all_ranks_do() {
         barrier.enqueue(s).unwrap();
     });
     is_reported(|s, gate| {
-        let mut sum = AllReduce::<f64, _>::open(s, "sum", 1).unwrap();
+        let mut sum = AllReduce::<f64, _>::open(s, "sum", 1, tidegate_hal::batch::Op::Sum).unwrap();
         let mut x = Region::zeroed(s.world(), 1).unwrap().on(s).unwrap();
         gate(enqueued(line!() + 1));
-        sum.sum(s, &mut x).unwrap();
+        sum.enqueue(s, &mut x).unwrap();
     });
 }
 

@@ -1,6 +1,7 @@
 //! What the ranks of a collective agree on.
 
 use serde::{Deserialize, Serialize};
+use tidegate_hal::batch::Op;
 
 use crate::element::{LAYOUT_START, mix};
 
@@ -10,6 +11,8 @@ pub(crate) struct Joint {
     pub(crate) kind: JointKind,
     /// The number of elements, or the hash of the numbers if each rank has another.
     pub(crate) len: Result<usize, u64>,
+    /// The operation, if it reduces.
+    pub(crate) op: Option<Op>,
     /// The program's choice of algorithms.
     pub(crate) choice: [usize; 7],
 }
@@ -108,6 +111,9 @@ impl std::fmt::Display for Joint {
             Ok(1) => write!(f, "{what} of 1 element{more}")?,
             Ok(len) => write!(f, "{what} of {len} elements{more}")?,
             Err(hash) => write!(f, "{what} of several lengths (hash {hash:x}){more}")?,
+        }
+        if let Some(op) = self.op {
+            write!(f, " by `Op::{op:?}`")?;
         }
         let [short, pair, piece, few, scan, along, by_node] = self.choice;
         let by_node = by_node != 0;

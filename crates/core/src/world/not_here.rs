@@ -43,7 +43,7 @@ not_here! {
     #[diagnostic::on_unimplemented(
         message = "a sum over all ranks is opened once, and enqueued on a stream each time",
         label = "not a call of a world",
-        note = "`let mut total = AllReduce::open(&s, \"a name\", len)?`, and then `total.sum(&s, &mut x)?`: `prod`, `min`, `max` and `reduce` are there, too"
+        note = "`let mut total = AllReduce::open(&s, \"a name\", len, Op::Sum)?`, and then `total.enqueue(&s, &mut x)?`; `Op` has the other reductions"
     )]
     Reduces: all_reduce allreduce reduce;
 }

@@ -31,9 +31,9 @@ use crate::error::Result;
 /// // The rows of a grid of 2 by 2 ranks.
 /// let row = world.split("rows", world.rank() / 2, world.rank())?.unwrap();
 /// stream!(let s = world.stream()?);
-/// let mut sum = AllReduce::<u64>::open(&row.on(&s), "sum", 1)?;
+/// let mut sum = AllReduce::<u64>::open(&row.on(&s), "sum", 1, Op::Sum)?;
 /// let mut x = Region::from_slice(&world, &[world.rank() as u64])?.on(&s)?;
-/// sum.sum(&s, &mut x)?;
+/// sum.enqueue(&s, &mut x)?;
 /// let expected = if world.rank() < 2 { 0 + 1 } else { 2 + 3 };
 /// assert_eq!(x.into_host(&s)?[0], expected);
 /// # Ok(()) });

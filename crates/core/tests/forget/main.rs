@@ -480,12 +480,12 @@ fn barriers() {
 fn all_reduces() {
     unnoticed(3, |how, world, gate| {
         stream!(let s = world.stream()?);
-        let mut reduce = AllReduce::<u64, Host>::open(&s, "all here", LEN)?;
+        let mut reduce = AllReduce::<u64, Host>::open(&s, "all here", LEN, Op::Sum)?;
         let (mut kept, mut lost) = (filled(&s, 1)?, filled(&s, 1)?);
         gate.hold_up(&s)?;
-        reduce.sum(&s, &mut kept)?;
-        reduce.sum(&s, &mut lost)?;
-        reduce.sum(&s, &mut kept)?;
+        reduce.enqueue(&s, &mut kept)?;
+        reduce.enqueue(&s, &mut lost)?;
+        reduce.enqueue(&s, &mut kept)?;
         how.lose(lost);
         how.lose(reduce);
         gate.open();

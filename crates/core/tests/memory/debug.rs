@@ -71,7 +71,7 @@ fn tokens_say_of_which_window_they_are() {
         let mut inbox = exposed.wait(&s).unwrap();
         said.push(format!("{:?}", inbox.read(&s).unwrap()));
         let barrier = Barrier::open(&s, "all").unwrap();
-        let sum = AllReduce::<u32, _>::open(&s, "sum", 5).unwrap();
+        let sum = AllReduce::<u32, _>::open(&s, "sum", 5, tidegate_hal::batch::Op::Sum).unwrap();
         said.extend([format!("{barrier:?}"), format!("{sum:?}")]);
         drop((outbox, inbox));
         said

@@ -31,15 +31,15 @@ pub(crate) fn refused(world: World) {
                 .map(drop)
                 .unwrap_err(),
         );
-        let sum = AllReduce::<u64>::open(&team.on(&s), "sum", 1);
+        let sum = AllReduce::<u64>::open(&team.on(&s), "sum", 1, Op::Sum);
         is_refused(sum.map(drop).unwrap_err());
         is_refused(AllReduce::once(&team.on(&s), &mut x, Op::Sum).unwrap_err());
         let ranks = team.all_gather("ranks", vec![me as u8]).unwrap();
         let expected = team.ranks().into_iter().map(|rank| vec![rank as u8]);
         assert!(ranks.into_iter().eq(expected));
     }
-    let mut sum = AllReduce::open(&world.everyone().on(&s), "sum", 1).unwrap();
-    sum.sum(&s, &mut x).unwrap();
+    let mut sum = AllReduce::open(&world.everyone().on(&s), "sum", 1, Op::Sum).unwrap();
+    sum.enqueue(&s, &mut x).unwrap();
     let expected = (size * (size - 1) / 2) as u64;
     assert_eq!(x.into_host(&s).unwrap()[..], [expected]);
 }

@@ -33,6 +33,7 @@ mod tree;
 
 use self::along::Goal;
 use super::choice::Choice;
+use super::reduction::Reduction;
 use super::schedule::{Blocks, Buffer, Job, Schedule};
 use crate::window::JointKind;
 
@@ -41,6 +42,8 @@ use crate::window::JointKind;
 pub(crate) struct What {
     pub(crate) kind: JointKind,
     pub(crate) counts: Counts,
+    /// If it reduces.
+    pub(crate) reduction: Option<Reduction>,
 }
 
 /// The lengths of the blocks of a call.

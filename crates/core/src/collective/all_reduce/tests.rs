@@ -150,8 +150,8 @@ fn raw<T: Element>(values: &[T]) -> Vec<u8> {
 }
 
 /// A name that no other all-reduce of the job has.
-fn open<'s, T: Arithmetic>(s: &Stream<'s, Host>, len: usize) -> Reduce<'s, T> {
-    AllReduce::open(s, "energy", len).unwrap()
+fn open<'s, T: Arithmetic>(s: &Stream<'s, Host>, len: usize, op: Op) -> Reduce<'s, T> {
+    AllReduce::open(s, "energy", len, op).unwrap()
 }
 
 fn all_of<T: Model>(ops: &[Op]) {
@@ -160,18 +160,11 @@ fn all_of<T: Model>(ops: &[Op]) {
             let results = World::<Host>::local(size, |world| {
                 let mut results = Vec::new();
                 stream!(let s = world.stream().unwrap());
-                let mut reduce = open::<T>(&s, len);
                 for op in ops {
+                    let mut reduce = open::<T>(&s, len, *op);
                     let x = values::<T>(world.rank(), len, *op);
                     let mut x = OnHost1::from_slice(&world, &x).unwrap().on(&s).unwrap();
-                    match op {
-                        Op::Sum => reduce.sum(&s, &mut x),
-                        Op::Prod => reduce.prod(&s, &mut x),
-                        Op::Min => reduce.min(&s, &mut x),
-                        Op::Max => reduce.max(&s, &mut x),
-                        op => reduce.reduce(&s, &mut x, *op),
-                    }
-                    .unwrap();
+                    reduce.enqueue(&s, &mut x).unwrap();
                     results.push(x.into_host(&s).unwrap().to_vec());
                 }
                 results
@@ -222,12 +215,12 @@ fn of_zeros_the_last_one_counts_and_of_nans_the_first() {
     let nan = |rank: usize| f64::from_bits(f64::NAN.to_bits() + 1 + rank as u64);
     let results = World::<Host>::local(4, |world| {
         stream!(let s = world.stream().unwrap());
-        let mut reduce = open::<f64>(&s, 18);
+        let mut reduce = open::<f64>(&s, 18, Op::Min);
         let rank = world.rank();
         let zero = if rank % 2 == 0 { 0.0 } else { -0.0 };
         let x = [[zero; 9], [nan(rank); 9]].concat();
         let mut x = OnHost1::from_slice(&world, &x).unwrap().on(&s).unwrap();
-        reduce.min(&s, &mut x).unwrap();
+        reduce.enqueue(&s, &mut x).unwrap();
         bits(&raw(&x.into_host(&s).unwrap()))
     });
     let expected = [[-0.0; 9], [nan(0); 9]].concat();
@@ -280,7 +273,7 @@ fn step<'s>(s: &Stream<'s, Host>, rank: usize, lent: Lent<'s>) -> Result<Lent<'s
         move |x: &mut [f64]| x.iter_mut().for_each(|x| *x = next(rank, *x)),
         &mut x,
     )?;
-    reduce.sum(s, &mut x)?;
+    reduce.enqueue(s, &mut x)?;
     s.launch(
         |x: &[f64], hash: &mut [u64]| hash[0] = hashed(hash[0], x),
         (&x, &mut hash),
@@ -293,7 +286,7 @@ fn mixed(world: &World<Host>, s: &mut Stream<'_, Host>) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let x = Region::from_slice(world, &first(rank))?.on(s)?;
     let hash = Region::zeroed(world, 1)?.on(s)?;
-    let lent = (AllReduce::open(s, "energy", LEN)?, x, hash);
+    let lent = (AllReduce::open(s, "energy", LEN, Op::Sum)?, x, hash);
     let (one, lent) = s.capture(lent, |s, lent| step(s, rank, lent))?;
     let (two, mut lent) = s.capture(lent, |s, lent| step(s, rank, step(s, rank, lent)?))?;
     let (mut done, mut random) = (0, Rng::new(5));
@@ -368,7 +361,6 @@ fn over_a_nic_too() {
 fn many_vectors_and_reductions_take_turns() {
     World::<Host>::local(3, |world| {
         stream!(let s = world.stream().unwrap());
-        let mut reduce = open::<u64>(&s, 1);
         let region = |value| {
             OnHost1::from_slice(&world, &[value])
                 .unwrap()
@@ -378,8 +370,9 @@ fn many_vectors_and_reductions_take_turns() {
         let mut xs: Vec<_> = (0..11).map(|i| region(i + world.rank() as u64)).collect();
         let mut expected: Vec<_> = (0..11).map(|i| [i, i + 1, i + 2]).collect();
         for op in OPS {
+            let mut reduce = open::<u64>(&s, 1, op);
             for x in &mut xs {
-                reduce.reduce(&s, x, op).unwrap();
+                reduce.enqueue(&s, x).unwrap();
             }
             for x in &mut expected {
                 *x = [x[1..].iter().fold(x[0], |all, one| all.apply(op, *one)); 3];
@@ -400,10 +393,10 @@ fn on_a_stream_that_it_is_handed_to() {
             .unwrap()
             .on(&s)
             .unwrap();
-        let (mut reduce, mut x) = (open::<u64>(&s, 1), x);
-        reduce.sum(&s, &mut x).unwrap();
+        let (mut reduce, mut x) = (open::<u64>(&s, 1, Op::Sum), x);
+        reduce.enqueue(&s, &mut x).unwrap();
         let (mut reduce, mut x) = s.hand_off((reduce, x), &t).unwrap();
-        reduce.sum(&t, &mut x).unwrap();
+        reduce.enqueue(&t, &mut x).unwrap();
         assert_eq!(x.into_host(&t).unwrap()[0], 9);
     });
 }
@@ -413,7 +406,7 @@ fn dropped_while_it_is_in_the_queue() {
     static GO: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
     let results = World::<Host>::local(3, |world| {
         stream!(let s = world.stream().unwrap());
-        let mut reduce = open::<u64>(&s, 3);
+        let mut reduce = open::<u64>(&s, 3, Op::Sum);
         let x = OnHost1::from_slice(&world, &[world.rank() as u64; 3]).unwrap();
         let mut x = x.on(&s).unwrap();
         let go = &GO[world.rank()];
@@ -424,7 +417,7 @@ fn dropped_while_it_is_in_the_queue() {
         };
         s.launch(hold, &mut x).unwrap();
         for _ in 0..3 {
-            reduce.sum(&s, &mut x).unwrap();
+            reduce.enqueue(&s, &mut x).unwrap();
         }
         drop(reduce);
         go.store(true, Ordering::Release);
@@ -437,11 +430,11 @@ fn dropped_while_it_is_in_the_queue() {
 fn what_is_refused_leaves_it_as_it_was() {
     World::<Host>::local(2, |world| {
         stream!(let s = world.stream().unwrap());
-        let mut reduce = open::<f32>(&s, 2);
+        let mut reduce = open::<f32>(&s, 2, Op::Sum);
         let region = |len| OnHost1::<f32>::zeroed(&world, len).unwrap().on(&s).unwrap();
         let (mut short, mut long, mut x) = (region(1), region(3), region(2));
         for (wrong, len) in [(&mut short, 1), (&mut long, 3)] {
-            let error = reduce.sum(&s, wrong).unwrap_err();
+            let error = reduce.enqueue(&s, wrong).unwrap_err();
             assert!(
                 matches!(error, Error::Epoch(EpochError::CountMismatch { src, dst: 2, .. }) if src == len)
             );
@@ -452,18 +445,8 @@ fn what_is_refused_leaves_it_as_it_was() {
             );
             assert!(error.to_string().starts_with(&named), "{error}");
         }
-        let error = reduce.reduce(&s, &mut x, Op::BitOr).unwrap_err();
-        let text = error.to_string();
-        assert!(text.starts_with("window `energy` (number 0): "), "{text}");
-        assert!(
-            matches!(
-                error,
-                Error::Epoch(EpochError::NotForFloats { op: Op::BitOr, .. })
-            ),
-            "{error}"
-        );
         s.launch(|x: &mut [f32]| x.fill(0.5), &mut x).unwrap();
-        reduce.sum(&s, &mut x).unwrap();
+        reduce.enqueue(&s, &mut x).unwrap();
         assert_eq!(x.into_host(&s).unwrap()[..], [1.0, 1.0]);
         assert_eq!((reduce.name(), reduce.elements()), ("energy", 2));
     });

@@ -146,7 +146,11 @@ pub(super) fn case(kind: JointKind, ranks: usize, most: usize, random: &mut Rng)
     Case {
         what: what
             .into_iter()
-            .map(|counts| What { kind, counts })
+            .map(|counts| What {
+                kind,
+                counts,
+                reduction: None,
+            })
             .collect(),
         input,
         output,

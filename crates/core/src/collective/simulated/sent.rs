@@ -31,7 +31,16 @@ fn sent_between(
             nodes: nodes.clone(),
         };
         let counts = Counts::Equal(count);
-        let made = schedule(&job, &choice, &What { kind, counts }, true);
+        let made = schedule(
+            &job,
+            &choice,
+            &What {
+                kind,
+                counts,
+                reduction: None,
+            },
+            true,
+        );
         sums.stages = made.stages.len().max(sums.stages);
         for send in made.stages.iter().flat_map(|stage| &stage.sends) {
             sums.elements += send.count;

@@ -59,7 +59,7 @@ fn carried(nodes: &[usize], len: usize, by_node: bool) -> Vec<u64> {
             };
             let mut news = Broadcast::open_with(&s, "news", 1, len, choice).unwrap();
             let mut all = AllGather::open_with(&s, "all", len, choice).unwrap();
-            let mut sums = AllReduce::open_with(&s, "sums", len, choice).unwrap();
+            let mut sums = AllReduce::open_with(&s, "sums", len, Op::Sum, choice).unwrap();
             let mut start = Barrier::open(&s, "start").unwrap();
             let mut x = Region::<u64, _>::zeroed(&world, len)
                 .unwrap()
@@ -76,7 +76,7 @@ fn carried(nodes: &[usize], len: usize, by_node: bool) -> Vec<u64> {
                 match call {
                     0 => news.enqueue(&s, &mut x).unwrap(),
                     1 => all.enqueue(&s, &x, &mut y).unwrap(),
-                    _ => sums.sum(&s, &mut x).unwrap(),
+                    _ => sums.enqueue(&s, &mut x).unwrap(),
                 }
                 start.enqueue(&s).unwrap();
                 s.synchronize().unwrap();
@@ -118,21 +118,21 @@ fn more_ranks_than_a_round_has_peers() {
             let (rank, ranks) = (world.rank(), world.size());
             let sum = |to: usize| (to * (to + 1) / 2) as f64;
             let (mut all, mut one) = (
-                AllReduce::open(&s, "all", LEN)?,
-                Reduce::open(&s, "one", ranks - 1, LEN)?,
+                AllReduce::open(&s, "all", LEN, Op::Sum)?,
+                Reduce::open(&s, "one", ranks - 1, LEN, Op::Sum)?,
             );
-            let mut parts = ReduceScatter::open(&s, "parts", LEN)?;
-            let mut scan = Scan::open(&s, "scan", LEN)?;
+            let mut parts = ReduceScatter::open(&s, "parts", LEN, Op::Sum)?;
+            let mut scan = Scan::open(&s, "scan", LEN, Op::Sum)?;
             let mine = |len| Region::from_slice(&world, &vec![rank as f64 + 1.0; len])?.on(&s);
             let (mut x, mut at_root, blocks) = (mine(LEN)?, mine(LEN)?, mine(LEN * ranks)?);
             let [mut y, mut part, mut below] = [0; 3].map(|_| mine(LEN).unwrap());
             for _ in 0..2 {
-                scan.reduce_into(&s, &x, &mut below, Op::Sum)?;
-                all.reduce_into(&s, &x, &mut y, Op::Sum)?;
-                parts.sum(&s, &blocks, &mut part)?;
+                scan.enqueue_into(&s, &x, &mut below)?;
+                all.enqueue_into(&s, &x, &mut y)?;
+                parts.enqueue(&s, &blocks, &mut part)?;
             }
-            one.sum(&s, &mut at_root)?;
-            all.sum(&s, &mut x)?;
+            one.enqueue(&s, &mut at_root)?;
+            all.enqueue(&s, &mut x)?;
             let expected = [sum(ranks), sum(ranks), sum(ranks), sum(rank + 1)];
             for (came, expected) in [x, y, part, below].into_iter().zip(expected) {
                 assert_eq!(

@@ -20,7 +20,7 @@ fn ranks_that_open_windows_in_order_agree_on_their_ids() {
             matches!(taken, Error::Open(WindowError::NameTaken { .. })),
             "{taken}"
         );
-        let sum = AllReduce::<f64, _>::open(&s, "sum", 1).unwrap();
+        let sum = AllReduce::<f64, _>::open(&s, "sum", 1, tidegate_hal::batch::Op::Sum).unwrap();
         let mut ids = vec![inbox.id(), barrier.id(), sum.id()];
         // On rank 1 they are gone before the next window comes.
         let kept = (world.rank() != 1).then_some((inbox, outbox, barrier, sum));

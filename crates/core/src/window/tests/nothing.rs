@@ -219,10 +219,10 @@ fn an_all_reduce_of_nothing_is_a_meeting() {
     for route in ROUTES {
         over(route, |world| {
             crate::stream!(let s = world.stream().unwrap());
-            let mut sum = AllReduce::<f64, _>::open(&s, "sum", 0).unwrap();
+            let mut sum = AllReduce::<f64, _>::open(&s, "sum", 0, Op::Sum).unwrap();
             let mut x = Region::zeroed(&world, 0).unwrap().on(&s).unwrap();
             for _ in 0..3 {
-                sum.sum(&s, &mut x).unwrap();
+                sum.enqueue(&s, &mut x).unwrap();
             }
             assert!(x.into_host(&s).unwrap().is_empty());
         });

@@ -334,10 +334,11 @@ fn a_death_ends_what_its_teams_have_and_nothing_else() {
                     for _ in 0..100 {
                         ring.turn(&s).unwrap();
                     }
-                    let mut sum = AllReduce::<u64, Host>::open(&low.on(&s), "new", 1).unwrap();
+                    let mut sum =
+                        AllReduce::<u64, Host>::open(&low.on(&s), "new", 1, Op::Sum).unwrap();
                     let x = Region::from_slice(&world, &[me as u64]).unwrap();
                     let mut x = x.on(&s).unwrap();
-                    sum.sum(&s, &mut x).unwrap();
+                    sum.enqueue(&s, &mut x).unwrap();
                     assert_eq!(x.into_host(&s).unwrap()[..], [1]);
                     world.team("more", &[0, 1]).unwrap();
                     assert!(world.all_gather("all", Vec::new()).is_err());

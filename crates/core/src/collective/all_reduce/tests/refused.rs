@@ -16,7 +16,7 @@ fn ranks_that_disagree_all_get_an_error() {
             let text = error.to_string();
             assert!(said.iter().all(|part| text.contains(part)), "{text}");
         };
-        let one = |name: &str, len| AllReduce::<f64, Host>::open(&s, name, len).map(drop);
+        let one = |name: &str, len| AllReduce::<f64, Host>::open(&s, name, len, Op::Sum).map(drop);
         // Rank 1 asks for fewer elements, and then for more. Neither is accepted.
         for (mine, theirs) in [(1, 4), (4, 1)] {
             let said = ["an all-reduce of 4 elements", "an all-reduce of 1 element"];
@@ -27,10 +27,16 @@ fn ranks_that_disagree_all_get_an_error() {
             ["energy", "norm"],
         );
         let opened = match last {
-            true => AllReduce::<f32, Host>::open(&s, "energy", 1).map(drop),
+            true => AllReduce::<f32, Host>::open(&s, "energy", 1, Op::Sum).map(drop),
             false => one("energy", 1),
         };
         refused(opened, ["f32", "f64"]);
+        let by = |op| AllReduce::<f64, Host>::open(&s, "energy", 2, op).map(drop);
+        let said = [
+            "an all-reduce of 2 elements by `Op::Min`",
+            "an all-reduce of 2 elements by `Op::Max`",
+        ];
+        refused(by(if last { Op::Max } else { Op::Min }), said);
         // A window with the same name and shape is not an all-reduce.
         let opened = match last {
             true => {
@@ -45,7 +51,7 @@ fn ranks_that_disagree_all_get_an_error() {
         };
         refused(opened, ["an all-reduce of 1 element", "a window"]);
         // Only one all-reduce at a time can have a name.
-        let held = open::<f64>(&s, 1);
+        let held = open::<f64>(&s, 1, Op::Sum);
         let error = one("energy", 1).unwrap_err();
         assert!(
             matches!(error, Error::Open(WindowError::NameTaken { .. })),
@@ -57,11 +63,36 @@ fn ranks_that_disagree_all_get_an_error() {
 }
 
 #[test]
+fn operations_that_the_elements_do_not_have_are_refused() {
+    World::<Host>::local(3, |world| {
+        stream!(let s = world.stream().unwrap());
+        let error = AllReduce::<f32, Host>::open(&s, "energy", 2, Op::BitOr).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Open(WindowError::NotForFloats { op: Op::BitOr, .. })
+            ),
+            "{error}"
+        );
+        assert!(error.to_string().contains("`energy`"), "{error}");
+        // If only one rank asks for it, all ranks hear of that.
+        let op = if world.rank() == 1 {
+            Op::BitOr
+        } else {
+            Op::Sum
+        };
+        let error = AllReduce::<f32, Host>::open(&s, "energy", 2, op).unwrap_err();
+        assert!(error.to_string().contains("BitOr"), "{error}");
+        drop(open::<f32>(&s, 2, Op::Sum));
+    });
+}
+
+#[test]
 fn vectors_of_too_many_pieces_are_refused() {
     World::<Host>::local(1, |world| {
         stream!(let s = world.stream().unwrap());
         for len in [(1 << 31) + 1, usize::MAX] {
-            let opened = AllReduce::<f64, Host>::open(&s, "energy", len);
+            let opened = AllReduce::<f64, Host>::open(&s, "energy", len, Op::Sum);
             let error = opened.err().unwrap();
             let is_named = error.to_string().contains("collective `energy`: ");
             let is_typed = matches!(error, Error::Open(WindowError::TooLong { .. }));
@@ -75,17 +106,17 @@ fn of_a_rank_that_is_lost_all_others_hear() {
     let lost = std::panic::catch_unwind(|| {
         World::<Host>::local(3, |world| {
             stream!(let s = world.stream().unwrap());
-            let mut reduce = open::<f64>(&s, 1);
+            let mut reduce = open::<f64>(&s, 1, Op::Sum);
             let mut x = OnHost1::<f64>::zeroed(&world, 1).unwrap().on(&s).unwrap();
             for _ in 0..5 {
-                reduce.sum(&s, &mut x).unwrap();
+                reduce.enqueue(&s, &mut x).unwrap();
             }
             s.synchronize().unwrap();
             if world.rank() == 1 {
                 panic!("on purpose");
             }
             // Whether this call is refused, or its wait fails later, depends on the time.
-            let error = match reduce.sum(&s, &mut x) {
+            let error = match reduce.enqueue(&s, &mut x) {
                 Ok(()) => s.synchronize().unwrap_err(),
                 Err(error) => error,
             };
@@ -100,7 +131,7 @@ fn of_a_rank_that_is_lost_all_others_hear() {
             assert!(is_typed, "{error}");
             // Some time later it must be refused.
             let begun = Instant::now();
-            while reduce.sum(&s, &mut x).is_ok() {
+            while reduce.enqueue(&s, &mut x).is_ok() {
                 assert!(
                     begun.elapsed() < Duration::from_secs(60),
                     "it is not refused"
@@ -117,10 +148,10 @@ fn of_a_rank_that_is_lost_all_others_hear() {
 fn of_a_rank_that_leaves_all_others_hear() {
     let results = World::<Host>::local(3, |world| {
         stream!(let s = world.stream().unwrap());
-        let mut reduce = open::<f64>(&s, 1);
+        let mut reduce = open::<f64>(&s, 1, Op::Sum);
         let mut x = OnHost1::<f64>::zeroed(&world, 1).unwrap().on(&s).unwrap();
         let rounds = if world.rank() == 1 { 2 } else { 3 };
-        let mut enqueued = || (0..rounds).try_for_each(|_| reduce.sum(&s, &mut x));
+        let mut enqueued = || (0..rounds).try_for_each(|_| reduce.enqueue(&s, &mut x));
         enqueued().and_then(|()| s.synchronize())
     });
     assert!(results[1].is_ok());
@@ -144,7 +175,7 @@ fn who_is_refused_on_one_rank_is_heard_of_by_the_others() {
             ..Choice::default()
         };
         if world.rank() == 1 {
-            let error = AllReduce::<f64, Host>::open_with(&s, "energy", len, choice)
+            let error = AllReduce::<f64, Host>::open_with(&s, "energy", len, Op::Sum, choice)
                 .err()
                 .unwrap();
             assert!(
@@ -152,7 +183,7 @@ fn who_is_refused_on_one_rank_is_heard_of_by_the_others() {
                 "{error}"
             );
         } else {
-            let error = AllReduce::<f32, Host>::open_with(&s, "energy", len, choice)
+            let error = AllReduce::<f32, Host>::open_with(&s, "energy", len, Op::Sum, choice)
                 .err()
                 .unwrap();
             assert!(
@@ -162,7 +193,7 @@ fn who_is_refused_on_one_rank_is_heard_of_by_the_others() {
             let differ = "ranks 0 and 1 disagree about the element type";
             assert!(error.to_string().contains(differ), "{error}");
         }
-        let reduce = AllReduce::<f32, Host>::open(&s, "energy", 1).unwrap();
+        let reduce = AllReduce::<f32, Host>::open(&s, "energy", 1, Op::Sum).unwrap();
         assert_eq!(reduce.elements(), 1);
     });
 }
@@ -173,16 +204,16 @@ fn a_limit_ends_calls_in_different_orders() {
         stream!(let s = world.stream().unwrap());
         let limit = Duration::from_millis(300);
         let [mut a, mut b] = ["a", "b"]
-            .map(|name| AllReduce::<f64, Host>::open(&s, name, 1).unwrap())
+            .map(|name| AllReduce::<f64, Host>::open(&s, name, 1, Op::Sum).unwrap())
             .map(|reduce| reduce.fail_after(limit));
         let mut x = Region::from_slice(&world, &[1.0]).unwrap().on(&s).unwrap();
         let (first, second) = match world.rank() {
             0 => (&mut a, &mut b),
             _ => (&mut b, &mut a),
         };
-        first.sum(&s, &mut x).unwrap();
+        first.enqueue(&s, &mut x).unwrap();
         // The other one may be revoked by now.
-        let _ = second.sum(&s, &mut x);
+        let _ = second.enqueue(&s, &mut x);
         let error = s.synchronize().unwrap_err();
         assert!(matches!(error, Error::Wait(_)), "{error}");
     });

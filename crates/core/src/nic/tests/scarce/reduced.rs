@@ -19,7 +19,7 @@ fn both_ways(program: impl Fn(World<Strapped>, bool) + Sync) {
 
 /// The limit is there only so that a failing test does not hang.
 fn open<'s>(s: &Stream<'s, Strapped>) -> Reduce<'s> {
-    let reduce = AllReduce::open(s, "energy", LEN).unwrap();
+    let reduce = AllReduce::open(s, "energy", LEN, Op::Sum).unwrap();
     reduce.fail_after(Duration::from_secs(30))
 }
 
@@ -32,12 +32,12 @@ fn what_is_refused_in_advance_can_be_enqueued_again() {
         for lacking in [Lack::Room, Lack::Nothing, Lack::RoomToAccumulate] {
             if lacking != Lack::Nothing && world.rank() == 1 {
                 s.raw().lacks.set(lacking);
-                let error = reduce.sum(&s, &mut x).unwrap_err();
+                let error = reduce.enqueue(&s, &mut x).unwrap_err();
                 let exhausted = matches!(error, Error::Device(DeviceError::Exhausted { .. }));
                 assert!(exhausted, "{error}");
                 s.raw().lacks.set(Lack::Nothing);
             }
-            reduce.sum(&s, &mut x).unwrap();
+            reduce.enqueue(&s, &mut x).unwrap();
         }
         assert_eq!(*x.into_host(&s).unwrap(), [27; LEN]);
     });
@@ -53,12 +53,12 @@ fn a_wait_for_reads_of_the_vector_that_is_refused_is_refused_in_advance() {
         for _ in 0..2 {
             s.raw().lacks.set(Lack::RoomToWait);
             if by_nic && world.rank() == 1 {
-                let error = reduce.sum(&s, &mut x).unwrap_err();
+                let error = reduce.enqueue(&s, &mut x).unwrap_err();
                 let exhausted = matches!(error, Error::Device(DeviceError::Exhausted { .. }));
                 assert!(exhausted, "{error}");
             }
             s.raw().lacks.set(Lack::Nothing);
-            reduce.sum(&s, &mut x).unwrap();
+            reduce.enqueue(&s, &mut x).unwrap();
         }
         assert_eq!(*x.into_host(&s).unwrap(), [9; LEN]);
     });
@@ -94,7 +94,7 @@ fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
             }
             crate::stream!(let s = world.stream().unwrap());
             let (mut reduce, mut x) = (open(&s), fill(&s, 1));
-            reduce.sum(&s, &mut x).unwrap();
+            reduce.enqueue(&s, &mut x).unwrap();
             s.synchronize().unwrap();
             // A rank may end its part of the first call while the others still wait for each other. The revocation of
             // the second call would end those waits, too.
@@ -103,7 +103,7 @@ fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
             let begun = Instant::now();
             if world.rank() != 1 {
                 let error = loop {
-                    match reduce.sum(&s, &mut x).and_then(|()| s.synchronize()) {
+                    match reduce.enqueue(&s, &mut x).and_then(|()| s.synchronize()) {
                         Ok(()) => assert!(begun.elapsed() < LONG, "nobody says so"),
                         Err(error) => break error,
                     }
@@ -113,12 +113,12 @@ fn a_device_that_refuses_a_later_batch_revokes_the_all_reduce() {
                 return;
             }
             s.raw().lacks.set(Lack::Later(batch));
-            let error = reduce.sum(&s, &mut x).unwrap_err();
+            let error = reduce.enqueue(&s, &mut x).unwrap_err();
             let broken = matches!(error, Error::Device(DeviceError::System { .. }));
             assert!(broken, "{error}");
             assert_eq!(s.raw().lacks.get(), Lack::Later(1), "it was another batch");
             s.raw().lacks.set(Lack::Nothing);
-            let again = reduce.sum(&s, &mut x).unwrap_err();
+            let again = reduce.enqueue(&s, &mut x).unwrap_err();
             assert!(is_of_rank_1(&again), "{again}");
             // The vector is not reduced. Whether the epoch ended before it was revoked depends on the time.
             match x.into_host(&s) {
@@ -142,7 +142,7 @@ fn a_stream_with_few_lanes_takes_more_stages() {
         for lanes in [7, 6, 4] {
             s.raw().lacks.set(Lack::Lanes(lanes));
             let (mut reduce, mut x) = (open(&s), fill(&s, 1));
-            reduce.sum(&s, &mut x).unwrap();
+            reduce.enqueue(&s, &mut x).unwrap();
             assert_eq!(*x.into_host(&s).unwrap(), [3; LEN]);
             s.raw().lacks.set(Lack::Nothing);
         }
