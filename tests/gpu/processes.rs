@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::common::{Filler, Kernels, each_has_a_gpu, number};
+use super::common::{self, Filler, Kernels, each_has_a_gpu, number};
 use super::epochs::{Plan, Ring};
 use super::own;
 use crate::vendor::{self, prelude::*};
-use tidegate::WorldOptions;
 use tidegate::fabric::{ENVIRONMENT, Fabric, Options};
+use tidegate::{Error, WorldOptions};
 use tidegate_cli::{Job, Nodes, Output, Running, Signal};
 
 const ROLE: &str = "TIDEGATE_GPU_ROLE";
@@ -62,6 +62,7 @@ fn a_rank() {
         "stopped" => own::while_stopped(&world, &k, || ready(&world)),
         "launches" => full(&world, &k, false),
         "replays" => full(&world, &k, true),
+        "trespasser" => trespasses(&world),
         _ => panic!("no such role: {role}"),
     }
 }
@@ -118,6 +119,28 @@ fn victim(world: &World, k: &Kernels) {
         }
     };
     survives(world, k, &error);
+}
+
+/// Awaits a kernel that faults. Then nothing can be done with the GPU any more, and every call says so.
+fn trespasses(world: &World) {
+    let module = Module::load(world, tidegate_kernels::SAMPLES).unwrap();
+    stream!(let s = world.stream().unwrap());
+    let mut x = Region::<u64, _>::zeroed(world, 1).unwrap().on(&s).unwrap();
+    // SAFETY: this process does not use the GPU any more, except to see that it cannot.
+    let trespass = unsafe { common::trespass(&module) }.unwrap();
+    s.launch(trespass.threads(1, 1), (&mut x,)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let awaited = runtime.unwrap().block_on(s.synchronized());
+    for error in [
+        awaited,
+        s.synchronize(),
+        s.launch(trespass.threads(1, 1), (&mut x,)),
+    ] {
+        let error = error.unwrap_err();
+        assert!(matches!(error, Error::Stream(_)), "{error:?}");
+        println!("told: {error}");
+    }
+    assert!(x.into_host(&s).is_err());
 }
 
 /// Notes that this rank has reached the point at which a peer dies.
@@ -190,6 +213,12 @@ fn many_epochs_of_random_sizes() {
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn many_epochs_between_nodes() {
     all_right(between_nodes("epochs", ranks()));
+}
+
+#[test]
+#[ignore = "needs a GPU: run by scripts/gpu.sh"]
+fn an_awaited_kernel_that_faults_is_an_error() {
+    all_right(job("trespasser", 1));
 }
 
 fn all_right(job: Job) {

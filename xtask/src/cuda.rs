@@ -24,13 +24,14 @@ pub(crate) const GXX: Need = Need::Apt {
     package: "g++",
 };
 
-/// Tests of effects that only a GPU has: that it hangs or is slow if a rule is broken (`rules`), and that blocks of one
-/// process leave room for another's (`mps`, `early`).
+/// Tests of effects that only a GPU has: that it hangs or is slow if a rule is broken (`rules`), that blocks of one
+/// process leave room for another's (`mps`, `early`), and that a wrong address ends a context and not the process.
 const NEEDS_A_GPU: &[&str] = &[
     "cuda::roles::",
     "cuda::rules::",
     "cuda::mps::",
     "cuda::early::no_kernel_takes_room_before_its_turn",
+    "gpu::processes::an_awaited_kernel_that_faults_is_an_error",
     STOPPED,
 ];
 

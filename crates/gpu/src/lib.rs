@@ -35,6 +35,7 @@
 //! stream reports a kernel's fault.
 
 mod admit;
+mod attendant;
 mod block;
 mod clock;
 mod courier;
@@ -52,6 +53,7 @@ mod module;
 mod owners;
 mod pinned;
 mod place;
+mod position;
 mod quota;
 mod reclaim;
 mod recordings;
@@ -66,7 +68,6 @@ mod submit;
 mod timing;
 mod unroll;
 mod vendor;
-mod wakers;
 
 pub use block::GpuBlock;
 pub use device::GpuDevice;

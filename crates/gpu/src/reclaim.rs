@@ -30,31 +30,22 @@ use tidegate_hal::device::{
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::tell;
 
+use crate::attendant;
 use crate::block::GpuBlock;
 use crate::courier::Couriers;
-use crate::driver::{Doing, DriverError, ErrorKind, Event, Keep, Stream};
+use crate::driver::{self, Doing, DriverError, ErrorKind, Event, Keep, Stream};
 use crate::gates::Gates;
 use crate::gpu::{Gpu, lock};
 use crate::kernels::Kernels;
 use crate::lower::{MAX_BLOCKED, Mirror, State};
 use crate::owners::Shape;
+use crate::position::Position;
 use crate::quota::Quota;
 use crate::reports::{self, Crowded, Mirrored};
 use crate::share::Admitable;
 use crate::stamps::Ring;
-use crate::wakers::Wakers;
 
 mod at_gates;
-
-/// Parts of streams that the driver's own thread must not drop. The next caller that waits or makes a stream drops
-/// them.
-static LEFT: Mutex<Vec<Arc<StreamState>>> = Mutex::new(Vec::new());
-
-fn drop_left() {
-    // They are dropped without the lock.
-    let left = std::mem::take(&mut *lock(&LEFT));
-    drop(left);
-}
 
 /// The part of a stream that is shared with everything that belongs to it.
 pub struct StreamState {
@@ -69,11 +60,10 @@ pub struct StreamState {
     pub(crate) ring: Option<Arc<Ring>>,
     mirror: Mirrored,
     submitted: AtomicU64,
-    passed: AtomicU64,
     capturing: AtomicBool,
     /// Held while the driver is asked for something, which may wait until the stream has room.
     later: Mutex<Later>,
-    wakers: Wakers,
+    position: Arc<Position>,
     blocked: Mutex<Option<Blocked>>,
     pub(crate) crowded: Crowded,
     gates: Mutex<Gates>,
@@ -135,10 +125,9 @@ impl StreamState {
             // SAFETY: the GPU has lent it to this stream alone, until the drop returns it.
             mirror: unsafe { Mirrored::new(mirror) },
             submitted: AtomicU64::new(0),
-            passed: AtomicU64::new(0),
             capturing: AtomicBool::new(false),
             later: Mutex::default(),
-            wakers: Wakers::default(),
+            position: Arc::default(),
             blocked: Mutex::default(),
             crowded: Crowded::default(),
             gates: Mutex::default(),
@@ -150,7 +139,6 @@ impl StreamState {
             broken_off: OnceLock::new(),
             calls: Calls::default(),
         });
-        drop_left();
         gpu.admit(&shared)?;
         Ok(shared)
     }
@@ -238,8 +226,7 @@ impl StreamState {
         let lost = self.lost.get().is_some();
         let failed = lost || self.mirror.fault().is_some();
         // As long as nothing has failed, the stream's own order guarantees it.
-        !failed
-            || (self.passed.load(Ordering::Acquire) >= self.submitted() && couriers.end(wait, lost))
+        !failed || (self.position.passed() >= self.submitted() && couriers.end(wait, lost))
     }
 
     pub(crate) fn submitted(&self) -> u64 {
@@ -282,43 +269,44 @@ impl StreamState {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    fn pass(&self, mark: u64) {
-        self.passed.fetch_max(mark, Ordering::AcqRel);
-        self.settled(false);
-        self.collect();
+    /// Asks the driver whether the stream has passed everything, and notes that. Returns whether it has not.
+    pub(crate) fn ask(&self) -> bool {
+        let submitted = self.submitted();
+        if self.position.passed() >= submitted {
+            return false;
+        }
+        let is_over = {
+            let _later = lock(&self.later);
+            if self.is_capturing() {
+                return true;
+            }
+            let driver = self.gpu.driver;
+            // SAFETY: the stream is live, and is not captured, which changes only under the lock.
+            let asked = driver
+                .enter()
+                .and_then(|()| unsafe { driver.stream_query(self.raw) });
+            self.or_lost(asked)
+        };
+        if is_over {
+            self.position.pass(submitted);
+        }
+        !is_over
+    }
+
+    /// What the driver says, or that something is over because the context is lost.
+    fn or_lost(&self, is_over: driver::Result<bool>) -> bool {
+        is_over
+            .map_err(|error| self.note(error))
+            .unwrap_or_else(|_| self.lost.get().is_some())
     }
 
     /// Asks the driver how far the stream has come.
     fn look(&self) -> u64 {
-        let submitted = self.submitted();
-        let passed = self.passed.load(Ordering::Acquire);
-        if passed >= submitted || self.gpu.enter().is_err() {
-            return passed;
+        if self.position.passed() < self.submitted() {
+            self.ask();
+            self.collect();
         }
-        let later = lock(&self.later);
-        if self.is_capturing() {
-            return passed;
-        }
-        // SAFETY: the stream is live, and is not captured, which changes only under the lock.
-        match unsafe { self.gpu.driver.stream_query(self.raw) } {
-            Ok(false) => {}
-            Ok(true) => {
-                drop(later);
-                self.pass(submitted);
-                return self.passed.load(Ordering::Acquire);
-            }
-            Err(error) => {
-                drop(later);
-                self.note(error);
-                if self.lost.get().is_some() {
-                    self.pass(submitted);
-                }
-                return self.passed.load(Ordering::Acquire);
-            }
-        }
-        drop(later);
-        self.collect();
-        self.passed.load(Ordering::Acquire)
+        self.position.passed()
     }
 
     /// Gives back what the stream has passed, and wakes the futures that wait for it.
@@ -327,12 +315,11 @@ impl StreamState {
         let mut due: Vec<Box<dyn Any + Send>> = Vec::new();
         {
             let mut later = lock(&self.later);
-            let mut passed = self.passed.load(Ordering::Acquire);
+            let mut passed = self.position.passed();
             while let Some((mark, event)) = later.events.front().copied() {
                 // SAFETY: events are destroyed only below.
-                let over = mark <= passed
-                    || unsafe { self.gpu.driver.event_query(event) }
-                        .unwrap_or(self.lost.get().is_some());
+                let over =
+                    mark <= passed || self.or_lost(unsafe { self.gpu.driver.event_query(event) });
                 if !over {
                     break;
                 }
@@ -340,7 +327,7 @@ impl StreamState {
                 later.events.pop_front();
                 done.push(event);
             }
-            self.passed.fetch_max(passed, Ordering::AcqRel);
+            self.position.pass(passed);
             let settled = self.settled(false);
             let mut index = 0;
             while index < later.garbage.len() {
@@ -357,17 +344,14 @@ impl StreamState {
         }
         // This is outside of the lock: dropping and waking may run foreign code, which may panic.
         due.into_iter().for_each(|each| tell(|| drop(each)));
-        self.wakers.wake_until(self.passed.load(Ordering::Acquire));
+        self.position.wake();
     }
 
     /// The driver calls this when the stream has come to a point that a future waits for.
     unsafe extern "C" fn reached(data: *mut c_void) {
         // SAFETY: `data` is the box that `wake_at` gave away, and the driver calls this once.
-        let (shared, mark) = *unsafe { Box::from_raw(data.cast::<(Arc<StreamState>, u64)>()) };
-        shared.passed.fetch_max(mark, Ordering::AcqRel);
-        shared.wakers.wake_until(mark);
-        // It is not dropped here: dropping the last reference calls the driver, which is forbidden on this thread.
-        lock(&LEFT).push(shared);
+        let (position, mark) = *unsafe { Box::from_raw(data.cast::<(Arc<Position>, u64)>()) };
+        attendant::pass(position, mark);
     }
 }
 
@@ -391,7 +375,7 @@ impl Admitable for StreamState {
                 return Err(error).doing("synchronising a stream");
             }
         }
-        self.passed.fetch_max(mark, Ordering::AcqRel);
+        self.position.pass(mark);
         self.settled(true);
         self.collect();
         Ok(())
@@ -404,7 +388,7 @@ impl Reclaim for StreamState {
             return std::mem::forget(garbage);
         }
         let mark = self.submitted();
-        if self.passed.load(Ordering::Acquire) >= mark && self.settled(false) {
+        if self.position.passed() >= mark && self.settled(false) {
             return;
         }
         if self.gpu.enter().is_err() {
@@ -451,7 +435,7 @@ impl Reclaim for StreamState {
 
     fn blocked(&self) -> Option<Blocked> {
         let mut on = self.mirror.blocked();
-        let mut more = self.crowded.at(self.passed.load(Ordering::Acquire));
+        let mut more = self.crowded.at(self.position.passed());
         if self.gpu.gated() {
             if self.mirror.fault().is_some() {
                 self.open_gates();
@@ -469,7 +453,7 @@ impl Reclaim for StreamState {
         // This uses the last known position, and does not ask the driver. While a launch of any stream waits for room,
         // the driver may keep other calls waiting; but this caller enforces the limits that end such waits. (At a gate,
         // a word is read: on a stream where nothing waits, and without any lock that a launch needs.)
-        let passed = self.passed.load(Ordering::Acquire);
+        let passed = self.position.passed();
         let is_through = passed >= self.submitted();
         // This comes after reading the position. A stream that is at no visible wait, and had not passed everything, is
         // working or has just come to a wait. (A wait may be visible before its batch counts as submitted. Recorded
@@ -487,7 +471,7 @@ impl Reclaim for StreamState {
 
     fn progress(&self) -> u64 {
         // This is the last known position, as in `stand`.
-        self.passed.load(Ordering::Acquire)
+        self.position.passed()
     }
 
     fn passed(&self) -> u64 {
@@ -499,18 +483,15 @@ impl Reclaim for StreamState {
         if !self.gpu.process.is_this() {
             return true;
         }
-        drop_left();
         if self.look() >= mark {
             return true;
         }
         // If the future already had a waker in the list, the driver has been asked, and has not come to the point yet.
-        if self.wakers.replace(mark, future, waker) {
+        if self.position.replace(mark, future, waker) {
             return false;
         }
-        let Some(this) = self.me.upgrade() else {
-            return true;
-        };
-        let data = Box::into_raw(Box::new((this, self.submitted())));
+        attendant::attend(&self.me, &self.position);
+        let data = Box::into_raw(Box::new((self.position.clone(), self.submitted())));
         // SAFETY: the stream is live; the function takes the box that it is given, and is called once.
         let asked = unsafe {
             self.gpu
@@ -530,7 +511,7 @@ impl Reclaim for StreamState {
     fn forget_waker(&self, future: u64) {
         // In a child, the lock may be held by a thread that does not exist there.
         if self.gpu.process.is_this() {
-            self.wakers.forget(future);
+            self.position.forget(future);
         }
     }
 }
@@ -554,7 +535,7 @@ impl Drop for StreamState {
             return;
         }
         // The owner has waited until everything was passed, and nobody can have submitted more.
-        self.passed.fetch_max(self.submitted(), Ordering::AcqRel);
+        self.position.pass(self.submitted());
         if self.settled(true) {
             self.collect();
         } else {

@@ -1,9 +1,10 @@
 //! What streams keep, until they have passed it.
 
 use std::panic::Location;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
 
 use tidegate_gpu::driver::ErrorKind;
 use tidegate_hal::control::Handle;
@@ -109,6 +110,15 @@ impl Wake for Woken {
     }
 }
 
+/// Waits until the attendant has woken so often, and no oftener.
+fn is_woken(times: impl Fn() -> usize, expected: usize) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while times() < expected && Instant::now() < limit {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(times(), expected);
+}
+
 #[test]
 fn a_future_is_woken_once_by_the_stream_itself() {
     let bench = Bench::new();
@@ -127,8 +137,51 @@ fn a_future_is_woken_once_by_the_stream_itself() {
     stream.reclaim().forget_waker(8);
     assert_eq!(times(), 0);
     bench.null.release(raw(&stream));
-    assert_eq!(times(), 1);
+    is_woken(times, 1);
     assert!(stream.reclaim().wake_at(mark, 7, &waker), "it is over");
+}
+
+/// The driver calls no function of a stream whose context is lost.
+#[test]
+fn a_future_is_woken_when_the_context_is_lost() {
+    let bench = Bench::new();
+    let stream = bench.stream();
+    let woken = Arc::<Woken>::default();
+    let waker = Waker::from(woken.clone());
+    bench.null.hold(raw(&stream));
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&bench.batch(1), Location::caller()) }.unwrap();
+    assert!(!stream.reclaim().wake_at(stream.mark(), 7, &waker));
+    bench.null.refuse("stream_query", 0, ErrorKind::ContextLost);
+    is_woken(|| woken.0.load(Ordering::Relaxed), 1);
+    assert!(stream.reclaim().wake_at(stream.mark(), 7, &waker));
+    assert!(matches!(stream.reclaim().fault(), Some(Fault::Kernel(_))));
+}
+
+/// A waker may drop the task that owns the stream, and nobody else has the stream then.
+#[test]
+fn a_waker_may_drop_the_stream() {
+    struct Owner<T>(Mutex<Option<T>>, AtomicUsize);
+    impl<T: Send + 'static> Wake for Owner<T> {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let bench = Bench::new();
+    let stream = bench.stream();
+    let (at, number, mark) = (raw(&stream), of(&stream), stream.mark() + 1);
+    let owner = Arc::new(Owner(Mutex::new(None), AtomicUsize::new(0)));
+    bench.null.hold(at);
+    // SAFETY: nothing is carried out.
+    unsafe { stream.submit(&bench.batch(1), Location::caller()) }.unwrap();
+    let waker = Waker::from(owner.clone());
+    assert!(!stream.reclaim().wake_at(mark, 7, &waker));
+    *owner.0.lock().unwrap() = Some(stream);
+    bench.null.did();
+    bench.null.release(at);
+    is_woken(|| owner.1.load(Ordering::Relaxed), 1);
+    assert_eq!(bench.null.did(), [Did::Waited(number), Did::Gone(number)]);
 }
 
 #[test]
