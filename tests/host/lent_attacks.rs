@@ -203,14 +203,14 @@ fn a_kernel_that_goes_on_after_its_end_reaches_nothing() {
 /// A guard of the program ends its epoch when it is dropped, also when another call has ended the kernel.
 #[test]
 fn a_guard_that_ends_its_epoch_while_the_kernel_unwinds() {
-    struct Waits<'k>(Option<KernelExposed<'k, u64>>, Arc<AtomicU64>);
+    struct Waits<'k>(Option<KernelExposed<'k, u64>>, In<u64>, Arc<AtomicU64>);
 
     impl Drop for Waits<'_> {
         fn drop(&mut self) {
             let exposed = self.0.take().unwrap();
             let inbox = exposed.wait();
-            let seen = inbox.read().iter().flatten().count();
-            self.1.store(1 + seen as u64, SeqCst);
+            let seen = inbox.read().iter().count() + inbox.read().slot(self.1).len();
+            self.2.store(1 + seen as u64, SeqCst);
         }
     }
 
@@ -223,9 +223,9 @@ fn a_guard_that_ends_its_epoch_while_the_kernel_unwinds() {
             drop(p.outbox.start());
             return Ok(());
         }
-        let seen = seen.clone();
+        let (from, seen) = (p.from, seen.clone());
         let kernel = move |inbox: KernelInbox<'_, u64>, outbox: KernelOutbox<'_, u64>| {
-            let _guard = Waits(Some(inbox.post()), seen.clone());
+            let _guard = Waits(Some(inbox.post()), from, seen.clone());
             // With two buffers, the first starts need no post.
             let outbox = outbox.start().complete();
             let outbox = outbox.start().complete();

@@ -54,7 +54,8 @@ pub unsafe trait Argument<'s, D: Device> {
     #[track_caller]
     fn lower(&mut self, stream: &Stream<'s, D>) -> Result<Self::Lowered>;
 
-    /// Notes that the kernel has been enqueued. If a launch is refused, its arguments are dropped instead.
+    /// Notes that the kernel has been enqueued, or a part of a foreign function's work. If a launch is refused, its
+    /// arguments are dropped instead.
     #[doc(hidden)]
     #[track_caller]
     fn launched(self, _stream: &Stream<'s, D>)

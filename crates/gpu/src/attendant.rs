@@ -17,14 +17,19 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use crate::position::Position;
-use crate::reclaim::StreamState;
 
 /// How often the attendant asks the driver.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// A stream for which futures wait.
+pub(crate) trait Attended: Send + Sync {
+    /// Asks the driver whether the stream has passed everything, and notes that. Returns whether it has not.
+    fn ask(&self) -> bool;
+}
+
 enum Message {
     /// A future begins to wait for the stream.
-    Awaited(Weak<StreamState>, Arc<Position>),
+    Awaited(Weak<dyn Attended>, Arc<Position>),
     /// The stream has passed the mark.
     Passed(Arc<Position>, u64),
 }
@@ -33,7 +38,7 @@ enum Message {
 static MAILBOX: OnceLock<Option<Sender<Message>>> = OnceLock::new();
 
 /// Has the attendant ask for the stream's position from now on, until no future waits for it any more.
-pub(crate) fn attend(stream: &Weak<StreamState>, position: &Arc<Position>) {
+pub(crate) fn attend(stream: Weak<dyn Attended>, position: &Arc<Position>) {
     let mailbox = MAILBOX.get_or_init(|| {
         let (mailbox, messages) = channel();
         let thread = std::thread::Builder::new().name("tidegate-wake".into());
@@ -41,7 +46,7 @@ pub(crate) fn attend(stream: &Weak<StreamState>, position: &Arc<Position>) {
         started.ok().map(|_| mailbox)
     });
     if let Some(mailbox) = mailbox {
-        let message = Message::Awaited(stream.clone(), position.clone());
+        let message = Message::Awaited(stream, position.clone());
         mailbox.send(message).expect("the attendant never ends");
     }
 }
@@ -61,7 +66,7 @@ pub(crate) fn pass(position: Arc<Position>, mark: u64) {
 }
 
 fn serve(messages: &Receiver<Message>) {
-    let mut awaited: Vec<(Weak<StreamState>, Arc<Position>)> = Vec::new();
+    let mut awaited: Vec<(Weak<dyn Attended>, Arc<Position>)> = Vec::new();
     let mut looked = Instant::now();
     loop {
         let message = match awaited.is_empty() {
@@ -77,7 +82,10 @@ fn serve(messages: &Receiver<Message>) {
                 if awaited.is_empty() {
                     looked = Instant::now();
                 }
-                if !awaited.iter().any(|(known, _)| known.ptr_eq(&stream)) {
+                if !awaited
+                    .iter()
+                    .any(|(_, known)| Arc::ptr_eq(known, &position))
+                {
                     awaited.push((stream, position));
                 }
             }

@@ -139,6 +139,12 @@ impl Gates {
         Some(self.last)
     }
 
+    /// Takes the newest gate back, because the driver has refused it. Otherwise a failure of the stream would poison its
+    /// words, for which nobody waits here.
+    pub(crate) fn take_back(&mut self) {
+        self.queue.pop_back();
+    }
+
     /// Notes that the stream has come to the gate of this number. So it has passed all gates before it.
     pub(crate) fn come_to(&mut self, number: u32) {
         let passed = |gate: &(u32, Bars)| (number.wrapping_sub(gate.0) as i32) > 0;
@@ -240,6 +246,10 @@ mod tests {
         assert_eq!(gates.at(1), [bar(8), bar(16)]);
         gates.come_to(3);
         assert_eq!(gates.at(3), [bar(24)]);
+        assert_eq!(words(&gates), [24]);
+        // The driver refuses one.
+        assert_eq!(gates.add(all(&[32])), Some(4));
+        gates.take_back();
         assert_eq!(words(&gates), [24]);
         gates.end();
         assert_eq!(gates.add(all(&[32])), None);

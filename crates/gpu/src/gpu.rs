@@ -38,7 +38,7 @@
 //! | [`EARLY`] | how early batches, and kernels that wait by themselves, may be launched |
 //! | [`COPY_ENGINE_FROM`] | from how many bytes on the puts of a lane go by the copy engines: a number, or `never`. The default is 4 MiB to other GPUs, and 24 MiB within one. It does not apply to recordings, nor to slots with two buffers |
 //! | [`LAND_UP_TO`] | up to how many bytes a slot has a landing, where a put is found without waiting for its fence: a number; the default is 4096. From 257 bytes on, this also takes a free block. The smallest value of all ranks counts |
-//! | [`REDUCE_UP_TO`] | the same for collectives that reduce all that comes, in one round: a number; the default is 65536. Up to a block for each 4096 bytes |
+//! | [`REDUCE_UP_TO`] | the same for collectives that reduce all that comes, in one round: a number, at most 1048576; the default is 65536. Up to a block for each 4096 bytes |
 //! | [`STRIKES`] | whether streams store to registers of NICs, if the GPU can reach them: `auto`, `no` |
 //! | [`GATES`] | when waits have gates: `auto`, `always`, `never` |
 

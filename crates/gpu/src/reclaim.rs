@@ -30,7 +30,7 @@ use tidegate_hal::device::{
 use tidegate_hal::memory::Block as _;
 use tidegate_hal::tell;
 
-use crate::attendant;
+use crate::attendant::{self, Attended};
 use crate::block::GpuBlock;
 use crate::courier::Couriers;
 use crate::driver::{self, Doing, DriverError, ErrorKind, Event, Keep, Stream};
@@ -269,30 +269,6 @@ impl StreamState {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Asks the driver whether the stream has passed everything, and notes that. Returns whether it has not.
-    pub(crate) fn ask(&self) -> bool {
-        let submitted = self.submitted();
-        if self.position.passed() >= submitted {
-            return false;
-        }
-        let is_over = {
-            let _later = lock(&self.later);
-            if self.is_capturing() {
-                return true;
-            }
-            let driver = self.gpu.driver;
-            // SAFETY: the stream is live, and is not captured, which changes only under the lock.
-            let asked = driver
-                .enter()
-                .and_then(|()| unsafe { driver.stream_query(self.raw) });
-            self.or_lost(asked)
-        };
-        if is_over {
-            self.position.pass(submitted);
-        }
-        !is_over
-    }
-
     /// What the driver says, or that something is over because the context is lost.
     fn or_lost(&self, is_over: driver::Result<bool>) -> bool {
         is_over
@@ -352,6 +328,31 @@ impl StreamState {
         // SAFETY: `data` is the box that `wake_at` gave away, and the driver calls this once.
         let (position, mark) = *unsafe { Box::from_raw(data.cast::<(Arc<Position>, u64)>()) };
         attendant::pass(position, mark);
+    }
+}
+
+impl Attended for StreamState {
+    fn ask(&self) -> bool {
+        let submitted = self.submitted();
+        if self.position.passed() >= submitted {
+            return false;
+        }
+        let is_over = {
+            let _later = lock(&self.later);
+            if self.is_capturing() {
+                return true;
+            }
+            let driver = self.gpu.driver;
+            // SAFETY: the stream is live, and is not captured, which changes only under the lock.
+            let asked = driver
+                .enter()
+                .and_then(|()| unsafe { driver.stream_query(self.raw) });
+            self.or_lost(asked)
+        };
+        if is_over {
+            self.position.pass(submitted);
+        }
+        !is_over
     }
 }
 
@@ -490,7 +491,7 @@ impl Reclaim for StreamState {
         if self.position.replace(mark, future, waker) {
             return false;
         }
-        attendant::attend(&self.me, &self.position);
+        attendant::attend(self.me.clone(), &self.position);
         let data = Box::into_raw(Box::new((self.position.clone(), self.submitted())));
         // SAFETY: the stream is live; the function takes the box that it is given, and is called once.
         let asked = unsafe {

@@ -349,7 +349,8 @@ impl GpuStream {
         // words.
         unsafe { shared.gpu.driver.stream_word_ops(shared.raw, &operations) }
             .map_err(|error| shared.note(error))
-            .doing("putting a gate")?;
+            .doing("putting a gate")
+            .inspect_err(|_| shared.take_gate_back())?;
         Ok(true)
     }
 }

@@ -52,18 +52,18 @@
 //! slots with two buffers. A device whose [`rings`](crate::device::Device::rings) says so promises to carry them out.
 //! Others never see one: [`Wait::ring`] and [`Add::turn`] are `None`, and [`Move::buffers`] is 2.
 //!
-//! Where a target can read the origin's memory, long data of some collectives take no way through a slot. The origin puts
-//! their address there, and the target copies them by a [`Pull`]. Then the origin waits for an add by which the target tells
-//! it that it has read ([`Awaited::Read`]).
+//! Where a target can read the origin's memory, some collectives do not send long data through a slot. The origin puts the
+//! address of the data to the slot, and the target copies the data by a [`Pull`]. Then the target adds to a word, and the
+//! origin waits for that ([`Awaited::Read`]).
 //!
 //! # Abort by value
-//!
-//! A [`Check`] that does not pass fails its batch, too.
 //!
 //! A high bit of a word, [`POISON`], says that nobody will add to it any more. A wait whose count has been reached
 //! succeeds all the same, since what it waited for did happen. Otherwise the wait fails, and its batch with it. A batch
 //! that fails, or that runs on a stream that has failed, moves nothing. Each of its remaining [`Add`]s that rings a
 //! bell poisons its word instead. So failure follows the data to every rank that waits for it.
+//!
+//! A [`Check`] that does not pass fails its batch like such a wait.
 //!
 //! # Who validates what
 //!
@@ -178,8 +178,7 @@ impl Ring {
         (self.flags.byte_add(turn * self.stride), epoch + 1)
     }
 
-    /// In which epochs a target exposes buffers of the ring: in those whose number is a multiple of this. It then exposes
-    /// as many at once.
+    /// How many buffers a target exposes at a time. It does so in each epoch whose number is a multiple of this.
     pub const fn exposed_every(self) -> u64 {
         self.buffers as u64 / 2
     }

@@ -50,7 +50,7 @@ pub enum Priority {
     #[default]
     Normal,
     /// Its work goes first when the device chooses between pieces of work that are ready. (GPUs choose between blocks
-    /// that are to begin; they interrupt none.) For messages that a long kernel of another stream should not hold up.
+    /// that are to begin; they interrupt none.) Use it for messages that a long kernel of another stream should not hold up.
     High,
 }
 
@@ -463,7 +463,7 @@ pub unsafe trait Stream: Send + 'static {
     ///
     /// A caller needs this if it must first do something that cannot be undone: arm a NIC, or submit another batch that
     /// peers act upon. The batch is then submitted next, or behind others that need no preparation. The device refuses
-    /// it only if the device can no longer be used, or if others have changed meanwhile what is there to share.
+    /// it only if the device can no longer be used, or if others have taken some of what streams share.
     ///
     /// # Errors
     ///

@@ -153,7 +153,7 @@ variables! {
         "the size in bytes up to which slots get their data without a fence: a number, at most 4096; 0 for none",
         "4096";
     GPU_REDUCE_UP_TO = "TIDEGATE_GPU_REDUCE_UP_TO", Number(0, 1 << 20),
-        "the size in bytes up to which vectors that are reduced at once get their data without a fence: a number",
+        "the size in bytes up to which vectors that are reduced at once get their data without a fence: a number, at most 1048576",
         "65536";
     GPU_GATES = "TIDEGATE_GPU_GATES", Words(&["auto", "always", "never"]),
         "when streams wait by memory operations in front of the kernel: auto (if ranks share the GPU without \

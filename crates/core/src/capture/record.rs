@@ -91,8 +91,9 @@ impl<'s, D: Device> Stream<'s, D> {
         self.try_capture(lent, step).map_err(given_up)
     }
 
-    /// Like [`Stream::capture`], but if it fails it returns what was lent, and revokes no window. Things that `step`
-    /// did not return, or returned changed, are lost, as with `capture`.
+    /// Like [`Stream::capture`]. But if the capture cannot begin, or the device cannot make the recording, this returns
+    /// what was lent, and revokes no window. If `step` fails or returns other things, all that was lent is lost, as with
+    /// `capture`.
     ///
     /// # Errors
     ///

@@ -26,12 +26,22 @@ pub enum EpochError {
     /// The rank is not a neighbour of this rank in the window, in that direction.
     #[error("rank {rank} is not {role} of this rank in window {window}")]
     NotInGroup {
-        /// The window in which the group was to be made.
+        /// The window of the epoch.
         window: WindowName,
         /// The rank that is not a neighbour.
         rank: usize,
         /// The role it should have: "an origin" or "a target".
         role: &'static str,
+    },
+    /// An operation goes to a rank that is not in the group of the epoch.
+    #[error(
+        "window {window}: an operation goes to rank {rank}, which is not in the group of the epoch"
+    )]
+    OutsideGroup {
+        /// The window of the epoch.
+        window: WindowName,
+        /// The target of the operation.
+        rank: usize,
     },
     /// The handle belongs to another window, or was declared on another rank.
     #[error(
@@ -171,14 +181,14 @@ pub enum EpochError {
         /// The device's reason.
         reason: String,
     },
-    /// Kernels cannot put to this target, or cannot complete it.
+    /// Kernels cannot do this with the rank, which may be this rank itself.
     #[error("window {window}: kernels cannot {what} rank {rank}: {reason}")]
     NotByKernels {
         /// The window of the epoch.
         window: WindowName,
-        /// The target.
+        /// A target, or an origin.
         rank: usize,
-        /// What they cannot do: "put to" or "complete".
+        /// What they cannot do: "put to", "reach", "complete" or "make epochs with".
         what: &'static str,
         /// Why, and what to do instead.
         reason: &'static str,

@@ -95,8 +95,9 @@ where
     L: Lowered,
     F: for<'k> Fn(L::View<'k>) + Clone + Send + 'static,
 {
-    // SAFETY: the view covers memory of this stream only (by the brand). It is alive until the stream has passed, since
-    // regions and halves are retired in stream order. It is accessed only in stream order.
+    // SAFETY: the view covers memory of this stream (by the brand), or of a peer: each put checks that against what the
+    // peer has granted. The memory is alive until the stream has passed, since regions and halves are retired in stream
+    // order. It is accessed only in stream order, and a peer's only in an epoch.
     unsafe { D::launch::<F, _>(stream.raw(), move |stream| kernel(lowered.view(stream))) }?;
     Ok(())
 }

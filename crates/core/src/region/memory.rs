@@ -163,7 +163,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if the device cannot be read. The region is then lost. There are no errors on the host.
+    /// [`Error::Device`] if the device cannot be read, or if a copy is needed for which there is no memory. The region is
+    /// then lost.
     pub fn into_vec(self) -> Result<Vec<T>> {
         self.try_into_vec().map_err(Rejected::into_error)
     }

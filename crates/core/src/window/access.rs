@@ -248,7 +248,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     /// # Errors
     ///
     /// - [`EpochError::Overlap`](crate::error::EpochError::Overlap) if two operations touch the same elements.
-    /// - [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if an operation goes to a rank outside of the
+    /// - [`EpochError::OutsideGroup`](crate::error::EpochError::OutsideGroup) if an operation goes to a rank outside of the
     ///   epoch's group.
     /// - [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice) if a layout's table is in memory of another
     ///   device.

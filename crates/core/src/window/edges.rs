@@ -2,7 +2,7 @@
 //!
 //! # Model
 //!
-//! A rank tells each neighbour the [`Part`] of its description that concerns the neighbour, and hears the like of it. So
+//! A rank tells each neighbour the [`Part`] of its description that concerns the neighbour, and gets the neighbour's. So
 //! both ends of an edge know what both have declared, and nobody else does. Each end checks what it has declared itself.
 //! A target by range learns in this way who its origins are.
 //!

@@ -141,7 +141,8 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
         .is_none_or(|(other, _)| *other != key)
     {
         // SAFETY: the three batches touch different words and different memory. The moves of the outbox write slots or
-        // landings of peers. The waits write slots of this rank, where data lands, for the epoch that is exposed. If a
+        // landings of peers, and results to regions, which are not in the window's block. Copies of ranges for the
+        // inbox touch its own block. The waits write slots of this rank, where data lands, for the epoch that is exposed. If a
         // peer is this rank itself, the moves and the waits are ordered by the exposure that the moves wait for, and by
         // the completion that the inbox waits for. Posts come first, so that none of them is behind a wait.
         let batch = unsafe { Batch::join(&[inbox.post_batch(), &plan.batch, inbox.wait_batch()]) };

@@ -12,6 +12,7 @@ use super::inbox::Inbox;
 use super::opened::Opened;
 use super::outbox::{Outbox, OutboxBody};
 use super::{BySlot, submit_armed};
+use crate::carry::given_up;
 use crate::element::Element;
 use crate::error::{Rejected, Result};
 use crate::half_kind::HalfKind;
@@ -46,20 +47,57 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
     #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
     #[track_caller]
     pub fn exchange(
+        self,
+        stream: &Stream<'s, D>,
+        inbox: Inbox<'s, T, D, BySlot>,
+    ) -> Result<(Inbox<'s, T, D, BySlot>, Outbox<'s, T, D>)> {
+        self.try_exchange(stream, inbox)
+            .map_err(|Rejected { error, value }| {
+                let (inbox, opened) = value;
+                opened.held.half.stake(true).give_up(&error);
+                given_up(Rejected::new(error, inbox))
+            })
+    }
+
+    /// Like [`Opened::exchange`], but has no effect if it fails, and returns the inbox and the epoch, which is still
+    /// open.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Opened::exchange`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use tidegate::host::prelude::*;
+    /// use tidegate::Rejected;
+    ///
+    /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
+    /// let opened = outbox.open(s)?;
+    /// let (inbox, outbox) = match opened.try_exchange(s, inbox) {
+    ///     Ok(halves) => halves,
+    ///     Err(Rejected { error, value: (inbox, opened) }) => {
+    ///         println!("{error}");
+    ///         s.synchronize()?; // makes room, if a queue was full
+    ///         opened.exchange(s, inbox)?
+    ///     }
+    /// };
+    /// # Ok(()) });
+    /// ```
+    #[expect(clippy::type_complexity, reason = "the two halves, plainly")]
+    #[track_caller]
+    pub fn try_exchange(
         mut self,
         stream: &Stream<'s, D>,
         mut inbox: Inbox<'s, T, D, BySlot>,
-    ) -> Result<(Inbox<'s, T, D, BySlot>, Outbox<'s, T, D>)> {
-        let by_kernels = std::mem::take(self.by_kernels.get_mut());
-        let done = self
-            .held
-            .exchange(stream, &mut inbox, by_kernels, Location::caller());
-        match done {
+    ) -> Result<
+        (Inbox<'s, T, D, BySlot>, Outbox<'s, T, D>),
+        Rejected<(Inbox<'s, T, D, BySlot>, Self)>,
+    > {
+        let by_kernels = self.by_kernels.get_mut();
+        match (self.held).exchange(stream, &mut inbox, by_kernels, Location::caller()) {
             Ok(()) => Ok((inbox, Outbox::from_held(self.held.take()))),
-            Err(error) => {
-                self.held.half.stake(true).give_up(&error);
-                Err(crate::carry::given_up(Rejected::new(error, inbox)))
-            }
+            Err(error) => Err(Rejected::new(error, (inbox, self))),
         }
     }
 }
@@ -69,7 +107,7 @@ impl<D: Device> OutboxBody<D> {
         &mut self,
         stream: &Stream<'s, D>,
         inbox: &mut Inbox<'s, T, D, BySlot>,
-        by_kernels: Vec<usize>,
+        by_kernels: &[usize],
         site: CallSite,
     ) -> Result<()> {
         use tidegate_hal::device::Stream as _;
@@ -84,19 +122,16 @@ impl<D: Device> OutboxBody<D> {
             myself.admit(stream, acts)?;
         }
         inbox.half.epochs.admit(None)?;
-        let key = (inbox.epoch_key(), by_kernels);
+        let epoch = inbox.epoch_key();
         let grants = self.grants.as_mut().expect("`open` has made them");
-        if grants
-            .exchange
-            .as_ref()
-            .is_none_or(|(other, _)| *other != key)
-        {
-            let complete = grants.complete(&self.half, &key.1);
+        let known = grants.exchange.as_ref();
+        if known.is_none_or(|((other, kernels), _)| *other != epoch || kernels != by_kernels) {
+            let complete = grants.complete(&self.half, by_kernels);
             // SAFETY: the three batches touch different words and different memory. Kernels have stored to the slots of
             // peers before. Posts come first, so that none of them is behind a wait.
             let batch =
                 unsafe { Batch::join(&[inbox.post_batch(), &complete, inbox.wait_batch()]) };
-            grants.exchange = Some((key, Arc::new(batch)));
+            grants.exchange = Some(((epoch, by_kernels.to_vec()), Arc::new(batch)));
         }
         let (_, batch) = grants.exchange.as_ref().expect("it was just made");
         let arms = [inbox.arms(), &grants.arms];

@@ -297,8 +297,8 @@ fn tag<D: Device>(half: &Half<D>, lane: usize, awaited: Awaited) -> Tag {
     }
 }
 
-/// An add to the word *given* of a grant. This rank's own bell stands for whoever waits, so a stream that has failed
-/// poisons the word.
+/// An add to the word *given* of a grant. It names this rank's own bell, because a stream that has failed poisons only
+/// words that have a bell.
 fn give<D: Device>(half: &Half<D>, grant: Ptr, value: u64) -> Step {
     let own = half.world.bell(half.world.rank());
     Step::Add(Add {

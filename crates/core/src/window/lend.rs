@@ -96,7 +96,7 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, D> {
     ///
     /// If the launch fails, nothing was enqueued. It fails with the error of [`Stream::launch`], or with one of these:
     ///
-    /// - [`EpochError::NotByKernels`] if this rank is its own origin, or if a NIC or MPI's windows reach an origin; on a
+    /// - [`EpochError::NotByKernels`] if this rank is its own origin, if a NIC reaches an origin, or if the world's transport is MPI; on a
     ///   GPU also if short data land in the inbox.
     /// - On a GPU, [`DeviceError::Exhausted`](crate::error::DeviceError::Exhausted) if there is no room for all blocks of
     ///   the kernel at the same time, or if they are more than 4096, and

@@ -5,7 +5,7 @@
 //! A closed half is lent to one launch ([`Inbox::lend`](super::Inbox::lend), [`Outbox::lend`](super::Outbox::lend)).
 //! The kernel makes epochs with it, as many as it likes. Each call of the kernel is a batch, the same one that the host
 //! would enqueue for that call. So it adds to the same words by the same quantum, and its waits advance the same
-//! operands. Neither the peers nor the words know who made an epoch, and the parity of the operand chooses the buffer as
+//! operands. Neither peers nor words depend on whether the host or a kernel made an epoch, and the parity of the operand chooses the buffer as
 //! always. So epochs of kernels and of the host alternate, here and at each peer.
 //!
 //! | call in the kernel | batch |
@@ -235,7 +235,8 @@ impl<D: Device> Lent<D> {
             half.epochs.halve();
         }
         half.window.waits_at(kind, site);
-        // There is room for it, so this fails only in a child of the process.
+        // The stream has made room for it, so this fails only if the device has failed since, or other processes have
+        // come to it.
         if let Err(error) = submit(stream, &self.closing, EpochCall::Close, site) {
             half.stake(true).give_up(&error);
         }
@@ -254,7 +255,7 @@ pub(super) fn admit<D: Device>(half: &Half<D>) -> Result<()> {
                 "a NIC reaches it, which the host arms for each epoch; use `Outbox::open`, or let the host enqueue the epochs"
             }
             Link::Mapped { .. } if device.allocates_together() => {
-                "MPI's windows may reach it; let the host enqueue the epochs"
+                "its memory may be that of MPI's windows; let the host enqueue the epochs"
             }
             Link::Mapped { .. } if peer.landed.is_some() => {
                 "its short puts land with tags, which kernels do not look at; declare the window with `for_kernels`"

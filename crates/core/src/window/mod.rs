@@ -46,7 +46,8 @@
 //! call revokes the window on all ranks, with [`Cause::NotEnqueued`] and the text of its error. If the window was
 //! revoked before, or the stream had failed, that remains the cause. After a window's last epoch (below) nothing is
 //! revoked. Each such call has a twin whose name begins with `try_`, such as [`Inbox::post`] and [`Inbox::try_post`].
-//! The twin has no effect if it fails, and returns the token.
+//! The twin has no effect if it fails, and returns the token. (A capture whose step fails cannot return what the step has
+//! taken.)
 //!
 //! Dropping an [`Exposed`] or an [`Access`] in the middle of its epoch revokes the window on all ranks, since the
 //! ranks' counters would never agree again. After `std::mem::forget` the peers wait until the limit of the window, if

@@ -301,7 +301,7 @@ impl<'s, T: Element, K: Fillable, D: Device> Opened<'s, T, D, K> {
             return Err(Error::Epoch(EpochError::NotInGroup {
                 window: window(),
                 rank,
-                role: "a target of this epoch",
+                role: "a target",
             }));
         };
         self.completes_by_kernel(lane)?;
@@ -445,7 +445,8 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Argument<'s, D>
     }
 }
 
-// SAFETY: the outbox is at home on the stream. No other argument that exists meanwhile is for this target.
+// SAFETY: the outbox is at home on the stream. No other argument that exists meanwhile is for this target: `last` notes it
+// in `by_kernels`, and refuses a second one; and `slots` needs the `Opened`, which this borrows.
 unsafe impl<'s, T: Element, K: Discipline, D: Device> Argument<'s, D> for Last<'_, 's, T, D, K> {
     type Lowered = LoweredLast<T, K>;
 

@@ -199,11 +199,7 @@ fn validate<D: Device>(
         // Members are in the order of the peers.
         if members.binary_search(&lane).is_err() {
             let (window, rank) = (half.window.named(), half.peers[lane].rank);
-            return Err(Error::Epoch(EpochError::NotInGroup {
-                window,
-                rank,
-                role: "a target of this epoch",
-            }));
+            return Err(Error::Epoch(EpochError::OutsideGroup { window, rank }));
         }
     }
     for &lane in members {

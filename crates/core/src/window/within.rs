@@ -127,7 +127,7 @@ impl<'k, T: Element> KernelExposed<'k, T> {
     ///
     /// If an origin's complete will never come, since a rank has ended, or the window was revoked, this unwinds. The
     /// stream fails with the same error as after a wait that the host has enqueued, and nothing is printed. If the
-    /// kernel unwinds already, and a guard calls this in its `drop`, it returns an inbox without slots.
+    /// kernel unwinds already, and a guard calls this in its `drop`, it returns an inbox whose slots are empty.
     ///
     /// # Examples
     ///

@@ -100,7 +100,8 @@ struct Common {
 }
 
 impl Common {
-    /// The addresses of a linear run of whole words that may be read: no other thread writes there what one still reads.
+    /// The addresses of a side that is one run of whole words. The run is the destination, or apart from it. So no thread
+    /// overwrites what another one has still to read.
     fn run(&self, mv: &Move, side: Side) -> Option<Range<u64>> {
         let first = address(side.base);
         let run = first..first + self.bytes;

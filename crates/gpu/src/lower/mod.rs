@@ -356,7 +356,7 @@ impl Task {
     }
 }
 
-/// Gives the lanes of a program that reduces their forms: its kernel has no others than these.
+/// Chooses the form of each lane, in a program that reduces. The kernel for such programs has only these forms.
 fn with_few_forms(lanes: &mut [Lane]) -> Result<(), DeviceError> {
     let only = lanes.iter().all(Lane::only_reduces);
     let mut folds = 0;

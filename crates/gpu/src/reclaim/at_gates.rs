@@ -15,6 +15,11 @@ impl StreamState {
         gates.add(bars)
     }
 
+    /// Takes the newest gate back.
+    pub(crate) fn take_gate_back(&self) {
+        lock(&self.gates).take_back();
+    }
+
     /// The address to which the stream writes the number of the gate that it has come to.
     pub(crate) fn gate_address(&self) -> u64 {
         self.mirror_address() + std::mem::offset_of!(Mirror, gate) as u64

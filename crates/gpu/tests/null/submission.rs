@@ -216,6 +216,19 @@ fn a_stream_whose_batch_was_taken_in_part_has_failed() {
     assert!(stream.synchronize().unwrap().is_err());
 }
 
+/// The batch can be submitted once more, on another stream too. A failure of this stream does not concern it.
+#[test]
+fn a_gate_that_is_refused_poisons_no_words() {
+    let gated = Bench::gated();
+    let (stream, batch) = (gated.stream(), gated.batch(1));
+    gated.null.refuse("stream_word_ops", 0, ErrorKind::Other);
+    // SAFETY: nothing is carried out.
+    assert!(unsafe { stream.submit(&batch, Location::caller()) }.is_err());
+    stream.reclaim().abort();
+    // SAFETY: the word lives.
+    assert_eq!(unsafe { gated.device.peek(gated.word(0)) } & POISON, 0);
+}
+
 #[test]
 fn a_stream_that_is_ended_gets_no_more_gates() {
     let gated = Bench::gated();

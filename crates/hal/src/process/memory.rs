@@ -4,7 +4,7 @@
 //!
 //! Two processes of one user can often read each other's memory by a call of the system, which copies once. Whether that
 //! is allowed depends on the machine, on containers and on the user. So a process tells others a number and where it lies
-//! ([`Readable`]), and whoever wants to read it tries that once.
+//! ([`Readable`]). A process that wants to read another one's memory tries once to read that number.
 //!
 //! Each later read reads the number again, in the same call of the system. If the process has ended meanwhile, and another
 //! one has its id, the number is not there.
