@@ -106,41 +106,20 @@ unsafe impl<'s, D: Device> Carry<'s, D> for Open<'s, D> {
 
 impl<'s, D: Device> Open<'s, D> {
     fn new(team: &Team<D>, s: &Stream<'s, D>, case: &Case, choice: Choice) -> Result<Self> {
-        let (name, len) = ("measured", case.count);
+        let (name, len, on, op) = ("measured", case.count, &team.on(s), Op::Sum);
         Ok(match case.kind {
-            Kind::Barrier => Open::Barrier(Barrier::open(&team.on(s), name)?),
-            Kind::Broadcast => {
-                Open::Broadcast(Broadcast::open_with(&team.on(s), name, 0, len, choice)?)
+            Kind::Barrier => Open::Barrier(Barrier::open(on, name)?),
+            Kind::Broadcast => Open::Broadcast(Broadcast::open_with(on, name, 0, len, choice)?),
+            Kind::Reduce => Open::Reduce(Reduce::open_with(on, name, 0, len, op, choice)?),
+            Kind::AllReduce => Open::AllReduce(AllReduce::open_with(on, name, len, op, choice)?),
+            Kind::Gather => Open::Gather(Gather::open_with(on, name, 0, len, choice)?),
+            Kind::Scatter => Open::Scatter(Scatter::open_with(on, name, 0, len, choice)?),
+            Kind::AllGather => Open::AllGather(AllGather::open_with(on, name, len, choice)?),
+            Kind::ReduceScatter => {
+                Open::ReduceScatter(ReduceScatter::open_with(on, name, len, op, choice)?)
             }
-            Kind::Reduce => Open::Reduce(Reduce::open_with(
-                &team.on(s),
-                name,
-                0,
-                len,
-                Op::Sum,
-                choice,
-            )?),
-            Kind::AllReduce => Open::AllReduce(AllReduce::open_with(
-                &team.on(s),
-                name,
-                len,
-                Op::Sum,
-                choice,
-            )?),
-            Kind::Gather => Open::Gather(Gather::open_with(&team.on(s), name, 0, len, choice)?),
-            Kind::Scatter => Open::Scatter(Scatter::open_with(&team.on(s), name, 0, len, choice)?),
-            Kind::AllGather => {
-                Open::AllGather(AllGather::open_with(&team.on(s), name, len, choice)?)
-            }
-            Kind::ReduceScatter => Open::ReduceScatter(ReduceScatter::open_with(
-                &team.on(s),
-                name,
-                len,
-                Op::Sum,
-                choice,
-            )?),
-            Kind::AllToAll => Open::AllToAll(AllToAll::open_with(&team.on(s), name, len, choice)?),
-            Kind::Scan => Open::Scan(Scan::open_with(&team.on(s), name, len, Op::Sum, choice)?),
+            Kind::AllToAll => Open::AllToAll(AllToAll::open_with(on, name, len, choice)?),
+            Kind::Scan => Open::Scan(Scan::open_with(on, name, len, op, choice)?),
             Kind::DispatchCombine => Open::DispatchCombine(Box::new(Counted::open(team, s, case)?)),
         })
     }

@@ -5,8 +5,8 @@
 //! A closed half is lent to one launch ([`Inbox::lend`](super::Inbox::lend), [`Outbox::lend`](super::Outbox::lend)).
 //! The kernel makes epochs with it, as many as it likes. Each call of the kernel is a batch, the same one that the host
 //! would enqueue for that call. So it adds to the same words by the same quantum, and its waits advance the same
-//! operands. Neither peers nor words depend on whether the host or a kernel made an epoch, and the parity of the operand chooses the buffer as
-//! always. So epochs of kernels and of the host alternate, here and at each peer.
+//! operands. Neither peers nor words depend on whether the host or a kernel made an epoch, and the parity of the operand
+//! chooses the buffer as always. So epochs of kernels and of the host alternate, here and at each peer.
 //!
 //! | call in the kernel | batch |
 //! |---|---|
