@@ -1,7 +1,8 @@
 //! What observers get to know: every call of a program, and everything that its streams do, in order.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tidegate::host::prelude::*;
 use tidegate::observe::{Declared, EpochCall, Event, Known, Leg, Observer, Operation};
@@ -293,6 +294,36 @@ fn observers_of_a_rank_ask_for_different_things() {
     assert_eq!((of(&kept, returns), of(&calls.0, returns)), (0, 6));
     assert!(of(&kept, legs) > 0);
     Told::of(&kept.0.lock().unwrap()).is_whole();
+}
+
+/// Makes a stream when it hears that a kernel has run, and counts those streams.
+#[derive(Default)]
+struct Maker(OnceLock<World>, AtomicUsize);
+
+impl Observer for Maker {
+    fn event(&self, event: &Event) {
+        if let (Some(world), Event::Ran { .. }) = (self.0.get(), event) {
+            drop(world.stream().unwrap());
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn an_observer_may_make_a_stream() {
+    let maker = Arc::<Maker>::default();
+    let options = |_| WorldOptions::new().observer(maker.clone());
+    World::local_with(1, options, |world| {
+        maker.0.set(world.clone()).ok().unwrap();
+        stream!(let s = world.stream().unwrap());
+        let mut x = Region::<u64>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+        s.launch(|x: &mut [u64]| x[0] += 1, &mut x).unwrap();
+        while maker.1.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        stream!(let another = world.stream().unwrap());
+        another.synchronize().unwrap();
+    });
 }
 
 /// Each kind of event is a line, with the names of what it is about.

@@ -229,3 +229,109 @@ fn a_rank_that_panics_is_dead_though_a_thread_waits_by_its_world() {
         assert!(error.contains("panicked"), "{error}");
     }
 }
+
+/// Works when it is dropped.
+struct Last<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Last<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// What rank 1 reads of rank 0, which calls `cleanup` from a destructor while its thread unwinds. Rank 0's stream is
+/// inline, so the same thread would execute its kernels. Rank 1 completes nothing, or even leaves the job.
+fn told_by_a_destructor(
+    leaves: bool,
+    cleanup: impl for<'s> Fn(Inbox<'s, u64>, Outbox<'s, u64>, Out<u64>, &Stream<'s>) -> Result<()>
+    + Sync,
+) -> Result<Vec<u64>> {
+    let results = World::local(2, |world| {
+        stream!(let s = world.inline_stream()?);
+        let peer = 1 - world.rank();
+        let mut window = SlotWindow::new("w");
+        let (from, to) = (window.slot_from(peer, 0, 1), window.slot_to(peer, 0));
+        let (inbox, outbox) = window.open(&s)?;
+        if world.rank() == 1 {
+            drop(outbox);
+            if leaves {
+                return Ok(Vec::new());
+            }
+            let exposed = inbox.post(&s)?;
+            return Ok(exposed.wait(&s)?.read(&s)?.slot(from).to_vec());
+        }
+        let (mut halves, mut ended) = (Some((inbox, outbox)), None);
+        let panics = AssertUnwindSafe(|| {
+            let _last = Last(|| {
+                let (inbox, outbox) = halves.take().expect("it is dropped once");
+                ended = Some(cleanup(inbox, outbox, to, &s));
+            });
+            panic!("on purpose");
+        });
+        catch_unwind(panics).unwrap_err();
+        ended.expect("the destructor ran").map(|()| Vec::new())
+    });
+    let [zero, one] = results.try_into().expect("two ranks");
+    zero.and(one)
+}
+
+#[test]
+fn a_kernel_that_a_destructor_launches_completes_its_target() {
+    let read = told_by_a_destructor(false, |_inbox, outbox, to, s| {
+        let opened = outbox.open(s)?;
+        let puts = move |mut out: LastSlots<'_, u64>| out.put_one(to, 0, 7);
+        s.launch(puts, opened.last(1)?)?;
+        let _outbox = opened.complete(s)?;
+        s.synchronize()
+    });
+    assert_eq!(read.unwrap(), [7]);
+}
+
+#[test]
+fn a_kernel_that_a_destructor_launches_and_that_panics_completes_nothing() {
+    let panics = |to: Out<u64>| assert_eq!(to.index(), 1, "the kernel panics before it puts");
+    let expect = |said: &str, read: Result<Vec<u64>>| {
+        let error = read.unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    };
+    let panicked = "the kernel panics before it puts";
+    expect(
+        panicked,
+        told_by_a_destructor(false, |_inbox, outbox, to, s| {
+            let opened = outbox.open(s)?;
+            let puts = move |mut out: LastSlots<'_, u64>| {
+                panics(to);
+                out.put_one(to, 0, 7);
+            };
+            s.launch(puts, opened.last(1)?)?;
+            let _ended = opened.complete(s).and_then(|_outbox| s.synchronize());
+            Ok(())
+        }),
+    );
+    expect(
+        panicked,
+        told_by_a_destructor(false, |_inbox, outbox, to, s| {
+            let opened = outbox.open(s)?;
+            let puts = move |mut out: AllSlots<'_, u64>| {
+                panics(to);
+                out.put_one(to, 0, 7);
+            };
+            s.launch(puts, opened.last_of_all()?)?;
+            let _ended = opened.complete(s).and_then(|_outbox| s.synchronize());
+            Ok(())
+        }),
+    );
+    // A guard of the kernel waits while the kernel unwinds, and the wait fails. A second panic would end the process.
+    expect(
+        "rank 1 has left",
+        told_by_a_destructor(true, |mut inbox, mut outbox, to, s| {
+            let puts = move |inbox: KernelInbox<'_, u64>, _outbox: KernelOutbox<'_, u64>| {
+                let mut exposed = Some(inbox.post());
+                let _last = Last(|| drop(exposed.take().map(KernelExposed::wait)));
+                panics(to);
+            };
+            s.launch(puts, (inbox.lend(), outbox.lend()))?;
+            s.synchronize()
+        }),
+    );
+}

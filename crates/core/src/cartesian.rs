@@ -37,7 +37,7 @@ impl<const N: usize> Cartesian<N> {
     ///
     /// # Panics
     ///
-    /// If `ranks` is 0, or if there are several ranks and no dimensions.
+    /// If `ranks` is 0 or more than `u32::MAX`, or if there are several ranks and no dimensions.
     ///
     /// # Examples
     ///
@@ -48,7 +48,9 @@ impl<const N: usize> Cartesian<N> {
     /// assert_eq!(Cartesian::<2>::new(7).dims(), [7, 1]);
     /// ```
     pub fn new(ranks: usize) -> Self {
-        assert!(ranks > 0, "a grid has ranks");
+        // No job has more ranks, and the factors of a number up to here are found in no time.
+        let is_grid = ranks > 0 && u32::try_from(ranks).is_ok();
+        assert!(is_grid, "a grid of {ranks} ranks has none, or too many");
         let (mut left, mut factors) = (ranks, Vec::new());
         while left > 1 {
             let least = (2..).take_while(|factor| factor * factor <= left);
@@ -284,6 +286,10 @@ mod tests {
         for dims in [[2, 0], [usize::MAX, 2], [1 << 62, 2]] {
             let made = std::panic::catch_unwind(|| Cartesian::with_dims(dims));
             assert!(made.is_err(), "{dims:?}");
+        }
+        for ranks in [0, 1 << 32, usize::MAX] {
+            let made = std::panic::catch_unwind(|| Cartesian::<1>::new(ranks));
+            assert!(made.is_err(), "{ranks}");
         }
         assert_eq!(Cartesian::with_dims([]).coordinates(0), []);
     }

@@ -25,6 +25,9 @@ use syn::{DeriveInput, Type, parse_macro_input, parse_quote};
 /// compile time. If there is padding, the error names the field before it, and the size of the field that would fill
 /// it.
 ///
+/// The derive names the crate `tidegate`. If your Cargo.toml gives it another name, as in `tg = { package = "tidegate",
+/// … }`, add `extern crate tg as tidegate;` to the root of your crate.
+///
 /// # Examples
 ///
 /// ```
@@ -57,6 +60,8 @@ pub fn derive_element(input: TokenStream) -> TokenStream {
 /// be carried themselves (regions, window halves, barriers, all-reduces, other such structs), or are plain values. Type
 /// parameters may follow; one with a bound `Device` is the device. If the derive cannot find the device, name it by
 /// `#[carry(device = …)]`.
+///
+/// The derive names the crate `tidegate`: see the derive of `Element` for a crate that has another name.
 ///
 /// # Examples
 ///

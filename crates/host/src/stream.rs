@@ -112,6 +112,24 @@ fn not_inside<'a>(
         .map_err(|_| DeviceError::Inside(what))
 }
 
+/// Does work of an inline stream for a destructor that runs while this thread unwinds.
+///
+/// Arguments of a kernel ask whether their thread unwinds, to know whether their kernel has panicked. So the kernel
+/// begins on a thread that does not. If there can be no such thread, the arguments take the kernel for one that has
+/// panicked, and complete nothing, which fails the stream.
+#[cold]
+fn on_another_thread(works: impl FnOnce() + Send) {
+    let mut works = Some(works);
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || works.take().map(|w| w()));
+        // The executor catches the panics of kernels.
+        _ = thread.map(|thread| thread.join());
+    });
+    if let Some(works) = works {
+        works();
+    }
+}
+
 /// Executes items until the stream is dropped.
 fn work(
     executor: &mut Executor,
@@ -229,26 +247,33 @@ impl HostStream {
     unsafe fn push(&self, item: Item, kernel: Option<Job>) -> Result<(), DeviceError> {
         self.shared.process.check()?;
         // Count the item before it is executed, because an inline executor may retire things meanwhile.
+        let shared = &*self.shared;
         let count = || {
-            // Only the owner writes the count, so `mark` returns its latest value. Release: a thread that retires
-            // something acquires this count, and so comes after everything that the owner did before.
-            let submitted = self.mark() + 1;
-            self.shared.submitted.store(submitted, Ordering::Release);
+            // Only the owner writes the count, or a thread for which it waits, so this reads the latest value. Release:
+            // a thread that retires something acquires this count, and so comes after all that the owner did before.
+            let submitted = shared.submitted.load(Ordering::Relaxed) + 1;
+            shared.submitted.store(submitted, Ordering::Release);
         };
         match &self.queue {
             Queue::Inline(executor) => {
                 let executor = &mut *not_inside(executor, "work")?;
-                count();
                 let call = item.call();
-                if let Item::Batch(_, site) | Item::Again(site) = &item {
-                    self.shared.calls().called_at(site);
-                }
-                // SAFETY: the caller's promise.
-                let execute =
-                    AssertUnwindSafe(|| unsafe { executor.execute(item, || kernel, None) });
-                let executed = (self.shared.calls()).during(call, || catch_unwind(execute));
-                if let Err(panic) = executed {
-                    executor.recover(panic);
+                let works = || {
+                    count();
+                    if let Item::Batch(_, site) | Item::Again(site) = &item {
+                        shared.calls().called_at(site);
+                    }
+                    // SAFETY: the caller's promise.
+                    let execute =
+                        AssertUnwindSafe(|| unsafe { executor.execute(item, || kernel, None) });
+                    let executed = shared.calls().during(call, || catch_unwind(execute));
+                    if let Err(panic) = executed {
+                        executor.recover(panic);
+                    }
+                };
+                match std::thread::panicking() {
+                    false => works(),
+                    true => on_another_thread(works),
                 }
                 // The kernel may have forked, and this may be the child.
                 self.shared.process.check()?;

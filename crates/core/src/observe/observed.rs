@@ -141,8 +141,10 @@ impl Observed {
 
     /// Tells of all that has been stamped, and of streams that have failed.
     fn take(&self) {
-        let mut streams = lock(&self.streams);
-        streams.alive.retain_mut(|seen| {
+        // An observer may make a stream, so nobody is told under the lock. Only one thread takes at a time: this one, or,
+        // when it has ended, the one that ends the rank.
+        let mut alive = std::mem::take(&mut lock(&self.streams).alive);
+        alive.retain_mut(|seen| {
             // The state is asked for before the stamps are taken: what a stream has stamped before its end is there.
             let state = (seen.fault)();
             seen.take(self);
@@ -151,6 +153,9 @@ impl Observed {
             }
             state.is_some()
         });
+        let streams = &mut lock(&self.streams).alive;
+        alive.append(streams);
+        *streams = alive;
     }
 
     /// Tells that a stream has failed, unless that has been told.

@@ -241,8 +241,6 @@ pub struct LastSlots<'k, T: Element, K = BySlot> {
     slots: OutSlots<'k, T, K>,
     /// The target's cell in the table.
     cell: Ptr,
-    /// Whether the kernel was called by a thread that was unwinding already, as on a stream without a thread.
-    in_cleanup: bool,
 }
 
 /// Completes the target of a cell, if it is granted.
@@ -312,7 +310,7 @@ impl<'k, T: Element, K> LastSlots<'k, T, K> {
 impl<T: Element, K> Drop for LastSlots<'_, T, K> {
     fn drop(&mut self) {
         // The kernel has panicked. The stream fails, and poisons the target's word.
-        if std::thread::panicking() && !self.in_cleanup {
+        if std::thread::panicking() {
             return;
         }
         // SAFETY: the cell lies in the table, which lives as long as the view. `Opened::last` makes views of mapped
@@ -456,7 +454,6 @@ unsafe impl<T: Element, K: Discipline> Lowered for LoweredLast<T, K> {
             // SAFETY: as above. Other views of the kernel are for other targets, so they reach none of these slots.
             slots: unsafe { OutSlots::new(self.slots.place, self.slots.declaration) },
             cell: self.cell,
-            in_cleanup: std::thread::panicking(),
         }
     }
 

@@ -40,8 +40,6 @@ use crate::stream::Stream;
 pub struct AllSlots<'k, T: Element, K = BySlot> {
     pub(super) slots: OutSlots<'k, T, K>,
     place: Place,
-    /// Whether the kernel was called by a thread that was unwinding already, as on a stream without a thread.
-    in_cleanup: bool,
 }
 
 impl<T: Element, K> AllSlots<'_, T, K> {
@@ -85,7 +83,7 @@ impl<T: Element, K> AllSlots<'_, T, K> {
 impl<T: Element, K> Drop for AllSlots<'_, T, K> {
     fn drop(&mut self) {
         // The kernel has panicked. The stream fails, and poisons the targets' words.
-        if std::thread::panicking() && !self.in_cleanup {
+        if std::thread::panicking() {
             return;
         }
         for lane in 0..self.place.targets {
@@ -135,7 +133,6 @@ unsafe impl<T: Element, K: Discipline> Lowered for LoweredAll<T, K> {
             // epoch, so the kernel has no other view of the outbox.
             slots: unsafe { OutSlots::new(self.slots.place, self.slots.declaration) },
             place: self.slots.place,
-            in_cleanup: std::thread::panicking(),
         }
     }
 

@@ -163,8 +163,6 @@ pub(super) struct Owned<'k> {
     calls: &'k Calls,
     stream: &'k dyn Issues,
     site: CallSite,
-    /// Whether the kernel was called by a thread that was unwinding already, as on a stream without a thread.
-    in_cleanup: bool,
 }
 
 impl<D: Device> Lent<D> {
@@ -387,7 +385,6 @@ impl LoweredHalf {
             calls: unsafe { &*self.calls.0.cast::<Calls>() },
             stream,
             site: self.site,
-            in_cleanup: std::thread::panicking(),
         }
     }
 }
@@ -425,7 +422,7 @@ impl Owned<'_> {
         // and all of its peers are mapped.
         match unsafe { self.stream.issue(batch, self.site) } {
             Ok(()) => true,
-            Err(_) if std::thread::panicking() && !self.in_cleanup => false,
+            Err(_) if std::thread::panicking() => false,
             Err(stopped) => stopped.unwind(),
         }
     }

@@ -68,7 +68,9 @@ impl<D: Device> World<D> {
     ///   list gets [`TeamError::Differ`].
     /// - [`TeamError::NotListed`]: this rank is not in its own list, and so takes part in no team. A rank that has listed
     ///   this one waits until this one makes another team with it, or ends.
-    /// - [`Error::Control`] if a rank of the list has ended; [`Error::Forked`].
+    /// - [`Error::Control`] if a rank of the list has ended, or if the name has more than 4096 bytes (with those of the
+    ///   team that this one is made from). A rank that gave another name gets [`TeamError::Differ`].
+    /// - [`Error::Forked`].
     ///
     /// # Examples
     ///
@@ -289,7 +291,7 @@ impl<D: Device> Team<D> {
             return Err(TeamError::NotListed { team: name, rank }.into());
         }
         let mut good = Vec::new();
-        let mut refused: Option<Error> = None;
+        let mut refused = (name.len() > Packet::MAX_LABEL).then(|| too_long(&name));
         for rank in ranks {
             match self.world_rank(*rank) {
                 Ok(rank) if good.contains(&rank) => {
@@ -305,11 +307,9 @@ impl<D: Device> Team<D> {
         let Some(error) = refused else {
             return self.found(name, &good);
         };
-        // The ranks that have given another list must not wait for this one. If all have given this one, the team is
-        // made, and dropped. (No rank can make a team whose name is too long.)
-        if name.len() <= Packet::MAX_LABEL {
-            drop(self.found(another(&name, &error), &good));
-        }
+        // The ranks that have given something else must not wait for this one. If all have given this, the team is made,
+        // and dropped.
+        drop(self.found(another(&name, &error), &good));
         Err(error)
     }
 
@@ -368,6 +368,16 @@ impl<D: Device> Inner<D> {
         lock(&self.progress).forget(Gathering::of(team));
         lock(&self.events).windows.end(team);
     }
+}
+
+fn too_long(name: &str) -> Error {
+    ControlError::TooLarge {
+        label: "the name of a team".to_owned(),
+        bytes: name.len(),
+        most: Packet::MAX_LABEL,
+        handles: 0,
+    }
+    .into()
 }
 
 /// The name of a team that is not made, for the ranks that wait for it. It fits in [`Packet::MAX_LABEL`]: otherwise the

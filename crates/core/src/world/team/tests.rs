@@ -4,6 +4,7 @@ use std::sync::Barrier as Meeting;
 use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::Op;
+use tidegate_hal::control::ControlError;
 use tidegate_host::Host;
 use tidegate_loopback::{Loopback, Options};
 
@@ -254,6 +255,19 @@ fn wrong_lists_are_refused_on_all_ranks_and_nothing_is_left_of_them() {
             assert!(typed, "{error}");
             world.all_gather("heard", Vec::new()).unwrap();
         }
+        // One rank gives a name that no team can have.
+        let name = if me == 1 {
+            "t".repeat(4097)
+        } else {
+            "t".into()
+        };
+        let error = world.team(&name, &[0, 1, 2]).unwrap_err();
+        let typed = matches!(
+            error,
+            Error::Team(TeamError::Differ { .. })
+                | Error::Control(ControlError::TooLarge { bytes: 4097, .. })
+        );
+        assert!(typed, "{error}");
         let error = world.split(["a", "b"][me % 2], 0, 0).unwrap_err();
         assert!(
             matches!(&error, Error::Team(TeamError::Names { lowest: 0, rank: 1, first, other }) if first == "a" && other == "b"),
