@@ -327,7 +327,7 @@ fn a_kernel_that_a_destructor_launches_and_that_panics_completes_nothing() {
         told_by_a_destructor(true, |mut inbox, mut outbox, to, s| {
             let puts = move |inbox: KernelInbox<'_, u64>, _outbox: KernelOutbox<'_, u64>| {
                 let mut exposed = Some(inbox.post());
-                let _last = Last(|| drop(exposed.take().map(KernelExposed::wait)));
+                let _last = Last(|| _ = exposed.take().map(KernelExposed::wait));
                 panics(to);
             };
             s.launch(puts, (inbox.lend(), outbox.lend()))?;
