@@ -213,7 +213,7 @@ fn groups(place: &Place<'_>) -> Result<()> {
         turns.iter().try_for_each(|(from, to, slot)| {
             through(&mut state, |r| {
                 let exposed = r.inbox.post_to(&s, from)?;
-                let mut epoch = r.outbox.start_with(to)?;
+                let mut epoch = r.outbox.start_to(to)?;
                 epoch.put(&r.src, r.to[*slot])?;
                 let outbox = epoch.complete(&s)?;
                 let inbox = exposed.wait(&s)?;

@@ -22,7 +22,7 @@ macro_rules! program {
                 let (low, high) = x.split_at(2)?;
                 let x = low.join(high)?.on(&s)?;
                 let all = Group::new([0]);
-                let mut epoch = outbox.start_with(&all)?;
+                let mut epoch = outbox.start_to(&all)?;
                 epoch.put(&x, to)?;
                 let outbox = epoch.complete(&s)?;
                 let inbox = inbox.expose_to(&s, &all)?;

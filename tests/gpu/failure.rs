@@ -226,7 +226,7 @@ fn a_rank_that_leaves_ends_the_waits_for_it_only() {
             .unwrap();
         for _ in 0..100 {
             let exposed = inbox.post_to(&s, &group).unwrap();
-            let mut epoch = outbox.start_with(&group).unwrap();
+            let mut epoch = outbox.start_to(&group).unwrap();
             epoch.put(&src, others[0]).unwrap();
             outbox = epoch.complete(&s).unwrap();
             inbox = exposed.wait(&s).unwrap();

@@ -157,10 +157,10 @@ fn a_dropped_group_of_which_one_member_is_at_its_end_revokes() {
         window.slot_to(1, 0);
         window.slot_to(2, 0);
         let (_inbox, outbox) = window.open(&s).unwrap();
-        let one = outbox.start_with(&Group::new([1])).unwrap();
+        let one = outbox.start_to(&Group::new([1])).unwrap();
         let outbox = one.complete(&s).unwrap();
         s.synchronize().unwrap();
-        let both = outbox.start_with(&Group::new([1, 2]));
+        let both = outbox.start_to(&Group::new([1, 2]));
         let refused = both
             .unwrap()
             .try_complete(&s)

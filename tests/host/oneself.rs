@@ -108,10 +108,10 @@ fn exchanging_without_completing_towards_oneself() {
         let number = Region::from_slice(world, &[7])?.on(&s)?;
         let (inbox, outbox) = window(&s, Buffers::Double)?;
         let nobody = Group::new([]);
-        let epoch = outbox.start_with(&nobody)?;
+        let epoch = outbox.start_to(&nobody)?;
         let (inbox, epoch) = refused(try_exchange(&s, inbox, epoch), Awaited::Completion);
         let outbox = complete(&s, epoch.complete(&s)?, &number)?;
-        let (mut inbox, outbox) = exchange(&s, inbox, outbox.start_with(&nobody)?)?;
+        let (mut inbox, outbox) = exchange(&s, inbox, outbox.start_to(&nobody)?)?;
         assert_eq!(came(inbox.read(&s)?), 7);
         let _ = exchange(&s, inbox, outbox.start())?;
         s.synchronize()
@@ -548,20 +548,20 @@ fn refusals_while_others_go_on() {
         let (me, other) = (world.rank(), 1 - world.rank());
         let (myself, other) = (Group::new([me]), Group::new([other]));
         // Two epochs with the other rank alone, in front of everything for this rank itself.
-        let outbox = outbox.start_with(&other)?.complete(&s)?;
+        let outbox = outbox.start_to(&other)?.complete(&s)?;
         let inbox = inbox.expose_to(&s, &other)?;
         let (inbox, outbox) = match me {
-            0 => (inbox, outbox.start_with(&other)?.complete(&s)?),
+            0 => (inbox, outbox.start_to(&other)?.complete(&s)?),
             _ => (inbox.expose_to(&s, &other)?, outbox),
         };
         let (inbox, outbox) = match me {
             0 => (inbox.expose_to(&s, &other)?, outbox),
-            _ => (inbox, outbox.start_with(&other)?.complete(&s)?),
+            _ => (inbox, outbox.start_to(&other)?.complete(&s)?),
         };
         // By that, neither half has done anything for this rank itself.
         let inbox = refused(inbox.try_expose_to(&s, &myself), Awaited::Completion);
         let inbox = refused(inbox.try_expose(&s), Awaited::Completion);
-        let outbox = outbox.start_with(&myself)?.complete(&s)?;
+        let outbox = outbox.start_to(&myself)?.complete(&s)?;
         let epoch = outbox.start();
         let epoch = refused(epoch.try_complete(&s), Awaited::Exposure);
         let inbox = inbox.expose_to(&s, &myself)?;

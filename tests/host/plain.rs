@@ -108,7 +108,7 @@ fn a_group_that_is_wrong() {
         failed(inbox.expose_to(s, &wrong()), is_of_no_group)
     });
     is_told(false, |_, (_inbox, outbox)| {
-        failed(outbox.start_with(&wrong()), is_of_no_group)
+        failed(outbox.start_to(&wrong()), is_of_no_group)
     });
 }
 
@@ -124,7 +124,7 @@ fn a_wait_for_oneself() {
         failed(outbox.start().complete(s), is_of_oneself)
     });
     is_told(true, |s, (inbox, outbox)| {
-        let epoch = outbox.start_with(&Group::new([0])).unwrap();
+        let epoch = outbox.start_to(&Group::new([0])).unwrap();
         failed(exchange(s, inbox, epoch), is_of_oneself)
     });
 }

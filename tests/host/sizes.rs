@@ -364,7 +364,7 @@ fn ranges_and_groups_of_any_numbers_are_typed_errors_on_all_ranks_alike() {
             let refused = inbox.try_post_to(&s, &group);
             inbox = match refused {
                 Ok(exposed) => {
-                    outbox = outbox.start_with(&group)?.complete(&s)?;
+                    outbox = outbox.start_to(&group)?.complete(&s)?;
                     exposed.wait(&s)?
                 }
                 Err(refused) => refused.value,

@@ -223,7 +223,7 @@ fn an_origin_starts_for_a_group_that_lacks_a_target() {
         let (graph, _) = s.capture((inbox, outbox, src), |s, (inbox, outbox, src)| {
             let inbox = if rank > 0 { inbox.expose(s)? } else { inbox };
             let outbox = if rank == 0 {
-                let mut epoch = outbox.start_with(&group)?;
+                let mut epoch = outbox.start_to(&group)?;
                 epoch.put(&src, to[0])?;
                 epoch.complete(s)?
             } else {

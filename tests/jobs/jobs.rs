@@ -286,7 +286,7 @@ pub(crate) fn opens(world: &World, begun: impl FnOnce()) -> Result<()> {
     loop {
         assert!(start.elapsed() < LONG, "the window is not revoked");
         std::thread::sleep(Duration::from_millis(1));
-        match outbox.start_with(&nobody)?.complete(&s) {
+        match outbox.start_to(&nobody)?.complete(&s) {
             Ok(again) => outbox = again,
             Err(Error::Revoked { .. }) => return Err(failed),
             Err(other) => panic!("{other}"),
@@ -342,7 +342,7 @@ fn survivors(world: &World) -> Result<()> {
     let refused = loop {
         assert!(start.elapsed() < LONG, "the window is not revoked");
         std::thread::sleep(Duration::from_millis(1));
-        match outbox.start_with(&nobody)?.complete(&s) {
+        match outbox.start_to(&nobody)?.complete(&s) {
             Ok(again) => outbox = again,
             Err(refused) => break refused,
         }
@@ -422,7 +422,7 @@ fn limit(world: &World) -> Result<()> {
         let nobody = Group::new([]);
         let start = Instant::now();
         while start.elapsed() < LONG {
-            outbox = outbox.start_with(&nobody)?.complete(&s)?;
+            outbox = outbox.start_to(&nobody)?.complete(&s)?;
             std::thread::sleep(Duration::from_millis(10));
         }
         return Ok(());

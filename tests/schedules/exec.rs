@@ -201,7 +201,7 @@ fn epoch<'s, T: Elem + Reduce, K: Note, D: Bench>(
     let ways = ways(&cx.job.windows[window], cx.rank, &outbox);
     let mut epoch = match group {
         None => outbox.start(),
-        Some(ranks) => outbox.start_with(&cx.groups[ranks])?,
+        Some(ranks) => outbox.start_to(&cx.groups[ranks])?,
     };
     let mut lent = Lent::new(&mut shelf.0, acts, ways);
     for act in acts {

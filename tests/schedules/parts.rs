@@ -42,7 +42,7 @@ fn use_chosen<'s, T: Elem, D: Bench>(
     let ways = ways(&cx.job.windows[window], cx.rank, &outbox);
     let mut epoch = match group {
         None => outbox.start(),
-        Some(ranks) => outbox.start_with(&cx.groups[ranks])?,
+        Some(ranks) => outbox.start_to(&cx.groups[ranks])?,
     };
     for act in acts {
         let to = remote(cx, ways[&act.edge], act);

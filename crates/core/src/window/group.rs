@@ -13,7 +13,7 @@ use crate::ground::fresh_id;
 /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
 /// let peer = Group::new([1 - s.world().rank()]);
 /// let exposed = inbox.post_to(s, &peer)?;
-/// let epoch = outbox.start_with(&peer)?;
+/// let epoch = outbox.start_to(&peer)?;
 /// let (_outbox, _inbox) = (epoch.complete(s)?, exposed.wait(s)?);
 /// # Ok(()) });
 /// ```

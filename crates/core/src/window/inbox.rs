@@ -229,7 +229,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
     /// let peer = Group::new([1 - s.world().rank()]);
     /// let exposed = inbox.post_to(s, &peer)?;
-    /// let _outbox = outbox.start_with(&peer)?.complete(s)?; // on the peer, for this rank
+    /// let _outbox = outbox.start_to(&peer)?.complete(s)?; // on the peer, for this rank
     /// let inbox = exposed.wait(s)?;
     /// # Ok(()) });
     /// ```
@@ -359,7 +359,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
     /// let peer = Group::new([1 - s.world().rank()]);
-    /// let _outbox = outbox.start_with(&peer)?.complete(s)?;
+    /// let _outbox = outbox.start_to(&peer)?.complete(s)?;
     /// let inbox = inbox.expose_to(s, &peer)?;
     /// # Ok(()) });
     /// ```

@@ -44,34 +44,34 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
     /// let peer = Group::new([1 - s.world().rank()]);
-    /// let mut epoch = outbox.start_with(&peer)?;
+    /// let mut epoch = outbox.start_to(&peer)?;
     /// epoch.put(&src, to)?;
     /// # let exposed = inbox.post_to(s, &peer)?;
     /// let _outbox = epoch.complete(s)?;
     /// # let _inbox = exposed.wait(s)?;
     /// # Ok(()) });
     /// ```
-    pub fn start_with<'b>(self, group: &Group) -> Result<Access<'s, 'b, T, D, K>> {
-        self.try_start_with(group).map_err(given_up)
+    pub fn start_to<'b>(self, group: &Group) -> Result<Access<'s, 'b, T, D, K>> {
+        self.try_start_to(group).map_err(given_up)
     }
 
-    /// Like [`Outbox::start_with`], but has no effect if it fails, and returns the outbox.
+    /// Like [`Outbox::start_to`], but has no effect if it fails, and returns the outbox.
     ///
     /// # Errors
     ///
-    /// The same as [`Outbox::start_with`].
+    /// The same as [`Outbox::start_to`].
     ///
     /// # Examples
     ///
     /// ```
     /// # use tidegate::host::prelude::*;
     /// # tidegate::doc::slots(|s, (inbox, outbox), (from, to), mut src| {
-    /// let refused = outbox.try_start_with(&Group::new([9])).unwrap_err(); // rank 9 is no target
+    /// let refused = outbox.try_start_to(&Group::new([9])).unwrap_err(); // rank 9 is no target
     /// let epoch = refused.value.start();
     /// # let _halves = exchange(s, inbox, epoch)?;
     /// # Ok(()) });
     /// ```
-    pub fn try_start_with<'b>(
+    pub fn try_start_to<'b>(
         mut self,
         group: &Group,
     ) -> Result<Access<'s, 'b, T, D, K>, Rejected<Self>> {

@@ -135,7 +135,7 @@ impl<'s, 't, 'h, D: FacesDevice> HostSynchronised<'_, 's, 't, 'h, D> {
                 for ((slot, to), group) in messages.zip(&self.groups) {
                     self.kit.launched(1);
                     (self.kit).make_room(self.messages, usize::from(to.by_nic))?;
-                    let mut epoch = outbox.start_with(group)?;
+                    let mut epoch = outbox.start_to(group)?;
                     epoch.put(packed.slice(range(to.direction))?, slot)?;
                     outbox = epoch.complete(self.messages)?;
                 }

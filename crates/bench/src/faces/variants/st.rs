@@ -198,7 +198,7 @@ fn share<'s, 't, D: FacesDevice>(
         (None, Some(exposed)) => {
             let mut outbox = outbox;
             for ((slot, to), group) in messages.zip(groups) {
-                let mut epoch = outbox.start_with(group)?;
+                let mut epoch = outbox.start_to(group)?;
                 epoch.put(message(to)?, slot)?;
                 kit.launched(1);
                 kit.make_room(s, usize::from(to.by_nic))?;

@@ -117,7 +117,7 @@ fn rank(control: LocalControl) -> Cause {
             begun.elapsed() < Duration::from_secs(300),
             "nobody has told it"
         );
-        let accessed = outbox.start_with(&Group::new([]));
+        let accessed = outbox.start_to(&Group::new([]));
         match accessed.and_then(|access| access.complete(&s)) {
             Ok(next) => outbox = next,
             Err(Error::Revoked { cause, .. }) => return cause,

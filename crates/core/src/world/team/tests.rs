@@ -118,7 +118,7 @@ fn windows_of_all_kinds_take_the_ranks_of_the_team() {
         assert!(inbox.origins().eq([other]) && outbox.targets().eq([other]));
         let group = Group::new([other]);
         let exposed = inbox.post_to(&s, &group).unwrap();
-        let mut epoch = outbox.start_with(&group).unwrap();
+        let mut epoch = outbox.start_to(&group).unwrap();
         epoch.put(&src, out).unwrap();
         let _outbox = epoch.complete(&s).unwrap();
         let mut inbox = exposed.wait(&s).unwrap();
@@ -154,7 +154,7 @@ fn groups_are_of_ranks_of_the_team_in_any_order() {
         if team.rank() == 2 {
             let to = [0, 1].map(|rank| window.slot_to(rank, 0));
             let (_inbox, outbox) = window.open(&team.on(&s)).unwrap();
-            let mut epoch = outbox.start_with(&Group::new([0, 1])).unwrap();
+            let mut epoch = outbox.start_to(&Group::new([0, 1])).unwrap();
             for to in to {
                 epoch.put(&src, to).unwrap();
             }
