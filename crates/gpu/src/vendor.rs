@@ -115,6 +115,7 @@ macro_rules! vendor {
                 type Stream = $Stream;
                 const NAME: &'static str = $name;
                 const SHORT: usize = 512 << 10;
+                const AT_ONCE: bool = true;
                 const PAIR: usize = usize::MAX;
                 const SCAN: usize = 32;
                 const PIECE: usize = 16 << 20;

@@ -94,6 +94,8 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     const NAME: &'static str;
     /// The most bytes of a vector that two ranks send whole in a collective, where chunks of it would take more rounds.
     const SHORT: usize = 64 << 10;
+    /// Whether a stream sends to several ranks at the same time.
+    const AT_ONCE: bool = false;
     /// The most bytes of a vector that both of two ranks reduce as a whole, where each could reduce a half.
     const PAIR: usize = 64 << 10;
     /// The most ranks of which each sends a short vector of a scan to all higher ranks. From rank to rank there are

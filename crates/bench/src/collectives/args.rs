@@ -272,6 +272,7 @@ impl CollectivesArgs {
         let usual = Choice::on(stream);
         Choice {
             short: self.short.unwrap_or(usual.short),
+            at_once: usual.at_once,
             pair: self.pair.unwrap_or(usual.pair),
             piece: self.piece.unwrap_or(usual.piece),
             few: self.few.unwrap_or(usual.few),

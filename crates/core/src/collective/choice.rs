@@ -30,9 +30,14 @@ use crate::stream::Stream;
 pub struct Choice {
     /// The most bytes of a vector for which two ranks take the algorithm with the fewest rounds: all ranks send to all,
     /// say. Longer vectors are divided into chunks, so that fewer bytes are sent. With more ranks the bound is divided
-    /// by the square of the number of other ranks, since each rank sends more often and gets more. The default is 64
-    /// KiB on the host, and 512 KiB on GPUs.
+    /// by the square of the number of other ranks, since each rank sends more often and gets more; but see
+    /// [`Choice::at_once`]. The default is 64 KiB on the host, and 512 KiB on GPUs.
     pub short: usize,
+    /// Whether a rank sends to several ranks of its node at the same time, and not one after the other. Then, on one
+    /// node, the bound of short vectors is divided only by the number of other ranks. Of a reduce, it is four times as
+    /// much, since only one rank gets all vectors; of a scan, it is divided by the square all the same. The default is
+    /// false on the host, and true on GPUs.
+    pub at_once: bool,
     /// The most bytes of a vector that both of two ranks reduce as a whole in an all-reduce. If each reduced a half of it,
     /// they would send as many bytes, in twice as many rounds, but reduce fewer. The default is 64 KiB on the host. On
     /// GPUs there is no bound.
@@ -80,6 +85,7 @@ impl Choice {
     pub fn on<D: Device>(_: &Stream<'_, D>) -> Self {
         Choice {
             short: D::SHORT,
+            at_once: D::AT_ONCE,
             pair: D::PAIR,
             piece: D::PIECE,
             scan: D::SCAN,
@@ -93,6 +99,7 @@ impl Default for Choice {
     fn default() -> Self {
         Choice {
             short: 64 << 10,
+            at_once: false,
             pair: 64 << 10,
             piece: 256 << 10,
             few: 32,

@@ -148,6 +148,7 @@ impl<'s, T: Element, D: Device> Executor<'s, T, D> {
             op: what.reduction.map(|it| it.op),
             choice: [
                 choice.short,
+                usize::from(choice.at_once),
                 choice.pair,
                 choice.piece,
                 choice.few,

@@ -350,6 +350,7 @@ fn check(kind: JointKind, ranks: usize, random: &mut Rng) {
     let size = random.of(&[1, 8]);
     let choice = Choice {
         short: random.of(&[0, 20, 1 << 20]),
+        at_once: random.once_in(2),
         pair: random.of(&[0, 20, 1 << 20]),
         piece: random.of(&[1, 24, 1 << 20]),
         few: random.of(&[1, 4, 100]),

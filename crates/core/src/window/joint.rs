@@ -14,7 +14,7 @@ pub(crate) struct Joint {
     /// The operation, if it reduces.
     pub(crate) op: Option<Op>,
     /// The program's choice of algorithms.
-    pub(crate) choice: [usize; 7],
+    pub(crate) choice: [usize; 8],
 }
 
 /// The kinds of collectives that have a window with data.
@@ -115,12 +115,12 @@ impl std::fmt::Display for Joint {
         if let Some(op) = self.op {
             write!(f, " by `Op::{op:?}`")?;
         }
-        let [short, pair, piece, few, scan, along, by_node] = self.choice;
-        let by_node = by_node != 0;
+        let [short, at_once, pair, piece, few, scan, along, by_node] = self.choice;
+        let [at_once, by_node] = [at_once != 0, by_node != 0];
         write!(
             f,
-            " (short: {short}, pair: {pair}, piece: {piece}, few: {few}, scan: {scan}, along: {along}, \
-             by node: {by_node})"
+            " (short: {short}, at once: {at_once}, pair: {pair}, piece: {piece}, few: {few}, scan: {scan}, \
+             along: {along}, by node: {by_node})"
         )
     }
 }

@@ -91,14 +91,25 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
     };
     let counts = &what.counts;
     let nodes = &job.nodes;
-    // Each rank sends to all others, and what each of them gets takes its time, too: measured, the bound falls with the
-    // square.
     let others = nodes.peers();
-    let is_short_to = |others: usize, elements: usize| {
+    let is_below = |bound: usize, times: usize, elements: usize| {
         let bytes = elements.saturating_mul(job.size);
-        bytes.saturating_mul(others * others) <= choice.short
+        bytes.saturating_mul(times) <= bound
     };
-    let is_short = |elements| is_short_to(others, elements);
+    // Each rank sends to all others, and what each of them gets takes its time, too. Where these times add up, as
+    // measured, the bound falls with the square.
+    let square = |others: usize| others * others;
+    // A network carries the messages of a rank one after the other.
+    let at_once = choice.at_once && nodes.groups().len() == 1;
+    let is_short = |elements| match at_once {
+        true => is_below(choice.short, others, elements),
+        false => is_below(choice.short, square(others), elements),
+    };
+    // In a reduce, only one rank gets much, and only once.
+    let is_short_to_one = |elements| match at_once {
+        true => is_below(choice.short.saturating_mul(4), others, elements),
+        false => is_short(elements),
+    };
     let is_crowd = others >= choice.few;
     // Whether the blocks of each node are so short that one message for all of them is faster than one for each.
     let is_bundled = |blocks: &Blocks| {
@@ -154,7 +165,7 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
         // Of two ranks, one sends its whole vector in any case.
         JointKind::Reduce { root } => {
             let count = counts.vector();
-            if job.ranks < 3 || is_short(count) {
+            if job.ranks < 3 || is_short_to_one(count) {
                 match is_bundled(&Blocks::equal(job.ranks, count)) {
                     true => bundled::gather_and_reduce(job, root, count),
                     false => reduce::to_root(job, root, count),
@@ -201,8 +212,9 @@ pub(crate) fn schedule(job: &Job, choice: &Choice, what: &What, in_place: bool) 
         }
         JointKind::Scan { exclusive } => {
             let count = counts.vector();
-            // A direct scan makes no difference between nodes, so all ranks count.
-            match job.ranks <= choice.scan && is_short_to(job.ranks - 1, count) {
+            // A direct scan makes no difference between nodes, so all ranks count. The highest rank gets most.
+            let is_short = is_below(choice.short, square(job.ranks - 1), count);
+            match job.ranks <= choice.scan && is_short {
                 true => scan::direct(job, input, exclusive, count),
                 false => scan::chain(job, input, exclusive, count),
             }

@@ -66,6 +66,7 @@ impl Plan {
             counts: (0..ranks).map(|_| random.below(most)).collect(),
             choice: Choice {
                 short: random.of(&[0, 256, 1 << 20]),
+                at_once: random.once_in(2),
                 pair: random.of(&[0, 256, 1 << 20]),
                 piece: random.of(&pieces),
                 few: random.of(&[1, 3, 32]),
