@@ -367,9 +367,11 @@ impl Admitable for StreamState {
 
     fn synchronize(&self) -> Result<(), DeviceError> {
         let mark = self.submitted();
-        self.gpu.enter()?;
+        let driver = self.gpu.driver;
         // SAFETY: the stream is live as long as this.
-        if let Err(error) = unsafe { self.gpu.driver.stream_synchronize(self.raw) } {
+        let synchronize = || unsafe { driver.stream_synchronize(self.raw) };
+        // HIP refuses to enter a context that is lost.
+        if let Err(error) = driver.enter().and_then(|()| synchronize()) {
             let error = self.note(error);
             // After an error that destroys the context nothing runs any more, so everything counts as passed.
             if self.lost.get().is_none() {

@@ -166,3 +166,42 @@ fn long_vectors_cost_as_few_bytes_as_a_ring() {
     let (_, stages) = sent(JointKind::AllReduce, 64, 1, Choice::default());
     assert_eq!(stages, 1 + 6 + 1);
 }
+
+/// Whole vectors go in fewer stages than chunks do. Where they end depends on how many ranks share the time of a rank.
+#[test]
+fn the_bound_of_short_vectors_falls_with_the_number_of_ranks() {
+    let (broadcast, reduce) = (
+        JointKind::Broadcast { root: 1 },
+        JointKind::Reduce { root: 1 },
+    );
+    let bytes = 49 << 10;
+    for (kind, at_once, bound) in [
+        (broadcast, false, bytes / 49),
+        (broadcast, true, bytes / 7),
+        (JointKind::AllReduce, false, bytes / 49),
+        (JointKind::AllReduce, true, bytes / 7),
+        (reduce, false, bytes / 49),
+        (reduce, true, 4 * bytes / 7),
+    ] {
+        let choice = Choice {
+            short: bytes,
+            at_once,
+            ..Choice::default()
+        };
+        let stages = |count| sent(kind, 8, count, choice).1;
+        let most = bound / 8;
+        assert_eq!(stages(most), stages(1), "{kind:?}, {at_once}");
+        assert!(stages(most + 1) > stages(1), "{kind:?}, {at_once}");
+    }
+    // A scan sends to all higher ranks, or to the next one.
+    for at_once in [false, true] {
+        let choice = Choice {
+            short: bytes,
+            at_once,
+            scan: 8,
+            ..Choice::default()
+        };
+        let each = |count| sent(JointKind::Scan { exclusive: false }, 8, count, choice).0 / count;
+        assert_eq!([128, 129].map(each), [28, 7]);
+    }
+}
