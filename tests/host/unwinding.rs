@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
+use tidegate::error::StreamError;
 use tidegate::host::prelude::*;
 
 fn halves<'s>(s: &Stream<'s>, peer: usize) -> Result<(Inbox<'s, u64>, Outbox<'s, u64>)> {
@@ -84,6 +85,34 @@ fn a_panic_that_drops_a_token_is_named_with_it() {
         told.contains("rank 1 dropped an `Exposed` before its wait"),
         "{told}"
     );
+}
+
+#[test]
+fn a_wait_that_a_panic_has_ended_says_so() {
+    let (until, over) = mpsc::channel::<()>();
+    let (until, over) = (Mutex::new(Some(until)), Mutex::new(over));
+    World::local(2, |world| {
+        stream!(let waits = world.stream().unwrap());
+        let (inbox, _outbox) = halves(&waits, 1 - world.rank()).unwrap();
+        if world.rank() == 1 {
+            // It completes nothing, and stays until the other rank is through.
+            assert!(over.lock().unwrap().recv().is_err());
+        } else {
+            let _until = until.lock().unwrap().take();
+            let _inbox = inbox.post(&waits).unwrap().wait(&waits).unwrap();
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                stream!(let unwound = world.stream().unwrap());
+                unwound.synchronize().unwrap();
+                panic!("on purpose");
+            }));
+            assert!(panicked.is_err());
+            let ended = waits.synchronize().unwrap_err();
+            let Error::Stream(StreamError::Unwound { stream, past, .. }) = &ended else {
+                panic!("{ended}");
+            };
+            assert_eq!((&**stream, &**past), ("waits", "unwound"));
+        }
+    });
 }
 
 /// An error of the program without a text.

@@ -65,6 +65,8 @@ pub(crate) struct Answer {
     pub(crate) come: Vec<(u64, u64)>,
     /// The collective calls that the program is in.
     pub(crate) inside: Vec<Inside>,
+    /// Whether the program has returned, though its rank is still in the job.
+    pub(crate) returned: bool,
     /// The halves of windows that the program dropped last.
     pub(crate) dropped: Vec<(WindowId, HalfKind)>,
     /// The proved recordings that it has replayed.

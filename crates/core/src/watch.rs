@@ -120,6 +120,9 @@ pub(crate) trait Overseen: Send + Sync + 'static {
     /// The proved recordings that the program has replayed.
     fn replays(&self) -> Runs;
 
+    /// Whether the program has returned, though its rank is still in the job.
+    fn has_returned(&self) -> bool;
+
     /// The halves that the program has dropped, of the last `most` windows that are remembered.
     fn dropped(&self, most: usize) -> Vec<(WindowId, HalfKind)>;
 }
@@ -362,6 +365,7 @@ fn answer(rank: &impl Overseen) -> Answer {
     let name = |id| rank.window_name(id).to_string();
     let mut answer = look_at(&rank.named_streams(), name, |tag| rank.last_wait(tag));
     (answer.come, answer.inside) = rank.progress();
+    answer.returned = rank.has_returned();
     answer.dropped = rank.dropped(DROPPED);
     answer.replays = rank.replays();
     brief(&mut answer);

@@ -485,6 +485,19 @@ pub enum StreamError {
         /// What the stream was doing, and the error.
         detail: String,
     },
+    /// A thread of this rank panicked, and unwound past one of the rank's streams. That ends the waits of all of them,
+    /// since they may be for what the thread would have enqueued.
+    #[error(
+        "stream `{stream}` of rank {rank} has given up, because a panic unwound past stream `{past}` of this rank"
+    )]
+    Unwound {
+        /// This rank.
+        rank: usize,
+        /// The name of the stream.
+        stream: String,
+        /// The name of the stream that the panic unwound past.
+        past: String,
+    },
     /// The stream was told to stop, or it waited for a stream that failed.
     #[error("stream `{stream}` was aborted")]
     Aborted {

@@ -66,7 +66,7 @@ impl<D: Device> UnboundStream<D> {
             observed.made(self.name.as_str());
         }
         Stream {
-            _unwinding: Unwinding(self.world.clone()),
+            _unwinding: Unwinding(self.world.clone(), self.name.clone()),
             raw: Unshared(self.raw),
             process: self.world.process(),
             world: self.world,
@@ -134,12 +134,12 @@ pub struct Stream<'s, D: Device> {
 
 /// When a panic unwinds past one stream of the rank, this ends the waits of all its streams. The stream may wait for
 /// another one, which is dropped only after it.
-struct Unwinding<D: Device>(World<D>);
+struct Unwinding<D: Device>(World<D>, StreamName);
 
 impl<D: Device> Drop for Unwinding<D> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.abort_streams();
+            self.0.abort_streams(&self.1);
         }
     }
 }

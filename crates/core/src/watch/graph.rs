@@ -115,6 +115,8 @@ fn lines(
         && answer.calls.is_empty()
         && inside.is_empty();
     let dropped = match (idle && !answer.unsaid, dropped(rank, answers)) {
+        // Such a program has usually dropped all halves that it had, so that is not worth saying.
+        (true, _) if answer.returned => Some(RETURNED.to_owned()),
         (true, None) => Some(NOTHING.to_owned()),
         (true, Some(what)) => Some(format!("{NOTHING_AND}{what}")),
         (false, what) => what,
@@ -196,6 +198,9 @@ fn window(name: &str, id: Option<WindowId>) -> String {
 
 /// The sentence for a rank whose streams and program wait for nobody. Such a rank may hold up others by being late.
 const NOTHING: &str = "nothing: its streams have done all that its program has enqueued";
+
+/// The sentence for such a rank whose program has returned.
+const RETURNED: &str = "nothing: its program has returned, but a clone of its world still exists";
 
 /// The beginning of the sentence for such a rank that has dropped something.
 const NOTHING_AND: &str = "nothing, and ";

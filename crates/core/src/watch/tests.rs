@@ -252,6 +252,27 @@ fn a_rank_that_has_dropped_a_half_is_reported() {
     });
 }
 
+/// The rank is in the job for as long as a clone of its world exists, so others may wait for it.
+#[test]
+fn a_rank_whose_program_has_returned_is_reported() {
+    let clone = Mutex::new(None);
+    World::<Host>::local(2, |world| {
+        crate::stream!(let s = world.stream().unwrap());
+        let (inbox, _outbox) = open(&s, "w").unwrap();
+        if world.rank() == 1 {
+            *lock(&clone) = Some(world.clone());
+            return;
+        }
+        world.report_waits_after(Duration::from_millis(200));
+        let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
+        let returned = "rank 1: nothing: its program has returned, but a clone of its world";
+        wait_for_report(&world, |report| report.contains(returned));
+        drop(lock(&clone).take());
+        let error = s.synchronize().unwrap_err().to_string();
+        assert!(error.contains("rank 1 has left the job"), "{error}");
+    });
+}
+
 #[test]
 fn ranks_that_ask_for_one_report_get_one() {
     let watch = Watch::default();

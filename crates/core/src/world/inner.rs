@@ -1,7 +1,8 @@
 //! One rank's knowledge of the job.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tidegate_hal::control::{Control, PANICKED};
@@ -85,6 +86,11 @@ pub(crate) struct Inner<D: Device> {
     pub(super) staged: bool,
     pub(super) chunks: Chunks,
     pub(super) started_alone: bool,
+    /// The stream that a panic has unwound past, if one has. The waits of all streams that the rank had have ended then.
+    pub(super) unwound: OnceLock<StreamName>,
+    /// Whether the program of a rank that is a thread has returned. The rank is in the job for as long as a clone of
+    /// its world exists.
+    pub(super) returned: AtomicBool,
 }
 
 impl<D: Device> World<D> {

@@ -1,7 +1,8 @@
 //! Joining the job.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tidegate_boot::{Config, LocalControl, TcpControl};
 use tidegate_hal::control::{Control, Event as ControlEvent, PANICKED};
@@ -135,7 +136,8 @@ impl<D: Device> World<D> {
     /// # Panics
     ///
     /// If `n` is 0, or if the device cannot be opened. If a rank panics, this panics with the same message, and the
-    /// other ranks see that rank as dead, even if a clone of its world still exists.
+    /// other ranks see that rank as dead, even if a clone of its world still exists. (If its program returns, the rank
+    /// stays in the job for as long as a clone exists.)
     ///
     /// # Examples
     ///
@@ -203,7 +205,7 @@ impl<D: Device> World<D> {
                         let world =
                             unsafe { Self::from_control_with(control.clone(), device, options) }
                                 .expect("the ranks meet");
-                        let _end = OnPanic(control, world.downgrade());
+                        let _end = OnEnd(control, world.downgrade());
                         program(world)
                     })
                 })
@@ -354,6 +356,8 @@ impl<D: Device> World<D> {
             staged,
             chunks,
             started_alone: options.started_alone,
+            unwound: OnceLock::new(),
+            returned: AtomicBool::new(false),
         });
         broken.hand_over(&inner);
         let weak = Arc::downgrade(&inner);
@@ -387,19 +391,24 @@ fn several_nodes(control: &dyn Control) -> bool {
     (0..control.size()).any(|rank| control.node(rank) != own)
 }
 
-/// Ends a rank that is a thread when its program panics. A clone of the world that still exists (in a static, say) must
-/// not keep the rank in the job. Waits that use that clone end, too, because the rank hears no more of its peers.
-struct OnPanic<D: Device>(Arc<LocalControl>, Weak<Inner<D>>);
+/// Sees the program of a rank that is a thread end, though a clone of its world may still exist (in a static, say).
+///
+/// If the program panics, the rank ends. Waits that use the clone end, too, because the rank hears no more of its peers.
+/// If the program returns, the clone may still be of use, and the rank stays. Reports of long waits say so.
+struct OnEnd<D: Device>(Arc<LocalControl>, Weak<Inner<D>>);
 
-impl<D: Device> Drop for OnPanic<D> {
+impl<D: Device> Drop for OnEnd<D> {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            return;
+        let panics = std::thread::panicking();
+        if panics {
+            self.0.fail(PANICKED);
         }
-        self.0.fail(PANICKED);
-        if let Some(inner) = self.1.upgrade()
-            && inner.process.is_this()
-        {
+        let Some(inner) = self.1.upgrade() else {
+            return;
+        };
+        if !panics {
+            inner.returned.store(true, Ordering::Relaxed);
+        } else if inner.process.is_this() {
             let (rank, reason) = (self.0.rank(), PANICKED.into());
             inner.on_event(ControlEvent::Lost { rank, reason });
         }

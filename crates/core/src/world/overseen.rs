@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_hal::batch::Tag;
@@ -128,6 +129,10 @@ impl<D: Device> Overseen for Inner<D> {
 
     fn gone(&self) -> BTreeMap<usize, Cause> {
         lock(&self.events).gone.clone()
+    }
+
+    fn has_returned(&self) -> bool {
+        self.returned.load(Ordering::Relaxed)
     }
 
     fn dropped(&self, most: usize) -> Vec<(WindowId, HalfKind)> {

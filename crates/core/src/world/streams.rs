@@ -39,12 +39,15 @@ impl<D: Device> World<D> {
         events.streams.push((name, Arc::downgrade(stream)));
     }
 
-    /// Ends the waits of all streams of this rank, and tells the others that the rank is of no more use.
+    /// Ends the waits of all streams of this rank, because a panic unwinds past one of them. Tells the others that the
+    /// rank is of no more use.
     #[cold]
-    pub(crate) fn abort_streams(&self) {
+    pub(crate) fn abort_streams(&self, past: &StreamName) {
         if !self.inner.process.is_this() {
             return;
         }
+        // The first panic counts, since others may follow from it.
+        let _ = self.inner.unwound.set(past.clone());
         let streams: Vec<_> = {
             let events = lock(&self.inner.events);
             let alive = events
@@ -107,8 +110,14 @@ impl<D: Device> World<D> {
                 });
             }
             Fault::Aborted => {
-                return Error::Stream(StreamError::Aborted {
-                    stream: stream.to_owned(),
+                let stream = stream.to_owned();
+                return Error::Stream(match self.inner.unwound.get() {
+                    Some(past) => StreamError::Unwound {
+                        rank: self.rank(),
+                        stream,
+                        past: past.as_str().to_owned(),
+                    },
+                    None => StreamError::Aborted { stream },
                 });
             }
             Fault::Wait { tag, epoch, site } => (tag, epoch, site),
