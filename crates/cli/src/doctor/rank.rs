@@ -8,11 +8,10 @@ use super::reach::{self, Door};
 use super::report::Report;
 use super::{html, pairs, patience};
 use crate::info::{self, Described, DeviceChoice, OnDevice};
-use crate::say::say;
+use crate::say::{print, say};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -111,9 +110,8 @@ fn alone(here: Here, host: String, error: String) -> u8 {
 fn write(report: &Report, html: Option<&Path>) {
     let mut text = Vec::new();
     let written = report.write(&mut text);
-    if let Err(error) = written.and_then(|()| std::io::stdout().write_all(&text)) {
-        say(format_args!("writing the report: {error}"));
-    }
+    written.expect("memory takes all");
+    print(&text);
     if let Some(path) = html
         && let Err(error) = std::fs::write(path, html::page(report))
     {

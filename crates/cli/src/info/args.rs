@@ -4,10 +4,9 @@ use super::device::DeviceChoice;
 use super::variables::{self, Setting};
 use super::{machine, rank};
 use crate::options::JobArgs;
-use crate::say::say;
+use crate::say::{print, say};
 use clap::Args;
 use std::ffi::OsString;
-use std::io::Write;
 
 /// The arguments of `tidegate info`.
 #[derive(Debug, Args)]
@@ -49,12 +48,10 @@ impl InfoArgs {
             say(format_args!("{error}"));
             return 1;
         }
-        // A reader that has gone, such as `head`, wants no more.
-        let written = std::io::stdout().write_all(&text);
-        if written.is_err() || !has_job {
-            return written.is_err().into();
+        match print(&text) {
+            true if has_job => self.job(defaults),
+            printed => (!printed).into(),
         }
-        self.job(defaults)
     }
 
     /// Tells of this machine and its variables.

@@ -3,8 +3,8 @@
 use super::device::{Described, DeviceChoice, OnDevice};
 use super::told::{NicTold, Place, Told, Way, runs};
 use super::{machine, report};
-use crate::say::say;
-use std::io::{self, Write};
+use crate::say::{print, say};
+use std::io;
 use std::sync::{Arc, OnceLock};
 use tidegate_core::{Error, Route, World, WorldOptions};
 use tidegate_fabric::wire::libfabric::{Choice, EngineChoice, FabricWire, OpenError};
@@ -90,9 +90,8 @@ fn join<D: Described>(before: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Re
     let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
     let mut text = Vec::new();
     let written = before(&mut text).and_then(|()| report::write(&told, &nodes, &mut text));
-    if let Err(error) = written.and_then(|()| io::stdout().write_all(&text)) {
-        say(format_args!("writing the report: {error}"));
-    }
+    written.expect("memory takes all");
+    print(&text);
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use super::tables::Tables;
 use super::view::View;
 use super::{chrome, folder, page, summary};
 use crate::options::JobEnd;
-use crate::say::say;
+use crate::say::{print, say};
 
 /// The arguments of `tidegate trace`.
 #[derive(Debug, Args)]
@@ -38,8 +38,7 @@ impl TraceArgs {
     pub(crate) fn run(self) -> u8 {
         let mut text = Vec::new();
         match self.text(&mut text) {
-            // A reader that has gone, such as `head`, wants no more.
-            Ok(()) => io::stdout().write_all(&text).is_err().into(),
+            Ok(()) => (!print(&text)).into(),
             Err(error) => {
                 say(format_args!("{error}"));
                 1

@@ -39,6 +39,26 @@ fn has_line(text: &str, words: &str) -> bool {
 }
 
 #[test]
+fn output_that_finds_no_room_is_an_error_and_said() {
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let output = info(&[]).stdout(full.unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = "tidegate: writing to standard output: No space left";
+    assert!(said.contains(why), "{said}");
+}
+
+#[test]
+fn who_reads_no_more_is_told_nothing() {
+    let (read, written) = std::io::pipe().unwrap();
+    drop(read);
+    let output = info(&[]).stdout(written).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("standard output"), "{said}");
+}
+
+#[test]
 fn it_tells_of_drivers_providers_and_limits() {
     let told = told(&mut info(&[]));
     match tidegate_cuda::here() {
