@@ -131,7 +131,7 @@ variables! {
         "the rank's number among the ranks of its node";
     GPU_WAITING_STREAMS = "TIDEGATE_GPU_WAITING_STREAMS", Number(1, MOST),
         "how many streams of a process wait for other ranks; overrides WorldOptions::waiting_streams",
-        "what the program says, or 2";
+        "what the program says, or 2 (12 if ranks are threads of one process)";
     CUDA_DEVICE_MAX_CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS", Number(1, 32),
         "the number of hardware queues of a process, 1 to 32. tidegate run sets 32",
         "the driver's: 8, under MPS 2";

@@ -159,7 +159,7 @@ impl Finding {
                 needed,
                 ..
             } => format!(
-                "{who} may have {limit} descriptors: {used} are in use before the job begins, and some windows more need {needed}"
+                "{who} may have {limit} descriptors: {used} are in use before the job begins, and opening windows needs {needed}"
             ),
             Finding::ForeignAddress { who, value, reason } => {
                 format!(

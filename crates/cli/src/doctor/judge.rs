@@ -15,8 +15,9 @@ const LOCKED_BY_NIC: u64 = 1 << 30;
 const LOCKED: u64 = 1 << 20;
 /// The least limit of descriptors that lets a program have files of its own, too.
 const DESCRIPTORS: u64 = 256;
-/// Windows for which there should be descriptors.
-const WINDOWS: u64 = 8;
+/// The most descriptors that a rank has for each neighbour on its node while a window is opened: one of its memory, and
+/// one of a connection.
+const OPENING: u64 = 2;
 /// Fewer hardware queues than this are too few for a program with a few streams.
 const QUEUES: usize = 8;
 /// Providers that lock the memory that their NICs access.
@@ -65,8 +66,7 @@ pub(super) fn before(here: &[Here], hosts: &[String], nodes: &[usize]) -> Vec<Fi
     let few = |rank: usize| {
         let (limit, most) = here[rank].descriptors;
         let near = nodes.iter().filter(|node| **node == nodes[rank]).count() as u64;
-        // Each window has a descriptor for each rank of the node, and the job some for each rank.
-        let needed = here[rank].used + (WINDOWS + 2) * (near + 2);
+        let needed = here[rank].used + OPENING * (near + 2);
         let needed = needed.next_power_of_two().max(DESCRIPTORS);
         Some((limit.filter(|limit| *limit < needed)?, most, needed))
     };

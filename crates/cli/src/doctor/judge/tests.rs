@@ -83,7 +83,7 @@ fn ranks_with_the_same_flaw_are_one_finding() {
             "ranks 1-3 on nodes 0-1: TIDEGATE_X is wrong",
             "rank 3 on node 1: TIDEGATE_ADDRESS=192.0.2.1 is no address of this host: no",
             "ranks 1-3 on nodes 0-1 may have 64 descriptors: 10 are in use before the job begins, \
-             and some windows more need 256",
+             and opening windows needs 256",
             "ranks 1-3 on nodes 0-1 share processor 7, and may use no other",
         ]
     );
@@ -104,9 +104,9 @@ fn a_processor_of_its_own_or_of_another_host_is_no_flaw() {
 
 #[test]
 fn descriptors_are_needed_by_the_number_of_ranks() {
-    let nodes = [0; 100];
-    let (here, hosts) = here(100);
-    let needed: u64 = 2048; // 10 descriptors for each of 102, and those in use
+    let nodes = [0; 1000];
+    let (here, hosts) = here(1000);
+    let needed: u64 = 2048; // two descriptors for each of 1002, and those in use
     match &before(&here, &hosts, &nodes)[..] {
         [
             Finding::Descriptors {
