@@ -248,11 +248,11 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
         Err(memory)
     }
 
-    /// Returns the memory that a block was [adopted](Device::adopt) from.
+    /// Returns the memory of a block, which the device would [adopt](Device::adopt) again.
     ///
     /// # Errors
     ///
-    /// The block, if it was not adopted, or if it is shared.
+    /// The block, if it is not memory of the process's allocator, or if it is shared.
     fn into_allocation(block: Self::Block) -> Result<Allocation, Self::Block> {
         Err(block)
     }

@@ -192,21 +192,20 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         if self.body.begins_its_block()
             && let Some(block) = self.body.take_block()
         {
-            match D::into_allocation(block) {
+            let block = match D::into_allocation(block) {
                 // SAFETY: the block begins with the region's elements, for which all bytes are valid.
                 Ok(memory) => match unsafe { memory.into_vec(len) } {
                     Ok(values) => return Ok(values),
-                    // The device allocated this memory, or it was adopted as other elements.
+                    // The device allocated this memory, or it was adopted as other elements. It becomes a block again,
+                    // since there may be no memory for a copy.
                     Err(memory) => {
-                        // SAFETY: as above. The memory is aligned like the region, and lives until the end of this
-                        // block.
-                        let values =
-                            unsafe { std::slice::from_raw_parts(memory.base().0.cast::<T>(), len) };
-                        return Ok(values.to_vec());
+                        let block = self.body.device.adopt(memory);
+                        block.expect("the device had this memory before")
                     }
                 },
-                Err(block) => self.body.block = Some(Arc::new(block)),
-            }
+                Err(block) => block,
+            };
+            self.body.block = Some(Arc::new(block));
         }
         self.first(len).map_err(|error| Rejected::new(error, self))
     }
