@@ -11,6 +11,7 @@ use tidegate_hal::device::Device;
 use tidegate_hal::memory::{Block as _, Sharing};
 use tidegate_hal::nic::Keep;
 
+use crate::bytes::bytes_of;
 use crate::carry::{Carry, Visitor};
 #[cfg(doc)]
 use crate::error::Error;
@@ -318,12 +319,8 @@ impl<D: Device> Layout<D> {
         let table = world
             .device()
             .alloc(size_of_val(indices), Sharing::Private)?;
-        // SAFETY: numbers have no padding, so their bytes are initialised.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(indices.as_ptr().cast::<u8>(), size_of_val(indices))
-        };
         // SAFETY: the block has just been allocated with this size.
-        unsafe { world.device().write(table.base(), bytes) }?;
+        unsafe { world.device().write(table.base(), bytes_of(indices)) }?;
         let shape = Shape::Indexed {
             table: table.base(),
         };

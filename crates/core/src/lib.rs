@@ -6,6 +6,7 @@
 // From the ground up: each group imports only from itself and from the groups above it, and no two files import each
 // other.
 
+mod bytes;
 mod cartesian;
 pub mod element;
 mod epochs;

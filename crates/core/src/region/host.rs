@@ -7,6 +7,7 @@ use tidegate_hal::device::{Device, HostAccess};
 use tidegate_hal::memory::Ptr;
 
 use super::{Region, bounds};
+use crate::bytes::bytes_of;
 use crate::element::Element;
 #[cfg(doc)]
 use crate::error::Error;
@@ -36,13 +37,9 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
         if values.is_empty() {
             return Ok(());
         }
-        // SAFETY: elements have no padding, so all their bytes are initialised.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values))
-        };
         // SAFETY: the range was checked. The region is at home on the host, so no stream has work for it. It is
         // borrowed exclusively.
-        unsafe { self.body.device.write(at, bytes) }?;
+        unsafe { self.body.device.write(at, bytes_of(values)) }?;
         Ok(())
     }
 

@@ -36,6 +36,7 @@ use super::note::{Lanes, Note, What};
 use super::programs::programs;
 use super::stages::stages;
 use super::{Half, Kind, Link};
+use crate::bytes::{bytes_of, no_padding};
 use crate::error::{EpochError, Result};
 use crate::stream::Arm;
 
@@ -49,10 +50,11 @@ struct Head {
     fault: u64,
 }
 
-/// A target, as kernels of any device read it, in a cache line of its own.
+/// A target, as kernels of any device read it, in a cache line of its own. It is written with numbers in place of the
+/// grant's words.
 #[repr(C, align(64))]
-pub(super) struct Cell {
-    pub(super) grant: Grant,
+pub(super) struct Cell<G = Grant> {
+    pub(super) grant: G,
     /// The target's word, which a kernel adds to that completes the target. 0 if kernels cannot.
     pub(super) done: Ptr,
     /// In its upper half, the number of blocks of a kernel that have completed the target, until the last one has. (So
@@ -108,6 +110,9 @@ const _: () = {
     assert!(std::mem::offset_of!(Cell, done) == 24 && std::mem::offset_of!(Cell, arrived) == 32);
 };
 
+no_padding!(Cell<[u64; 3]>: grant done arrived bell unused);
+no_padding!(OutEntry: base len flip operand grant);
+
 /// Where the cell of a target lies in the block.
 fn cell(block: Ptr, lane: usize) -> Ptr {
     block.byte_add(size_of::<Head>() + lane * size_of::<Cell>())
@@ -147,14 +152,8 @@ impl<D: Device> Grants<D> {
         let block = device.alloc(bytes, Sharing::Private)?;
         let grant = |lane: usize| cell(block.base(), lane);
         let cells: Vec<_> = half.peers.iter().map(Cell::of).collect();
-        if !cells.is_empty() {
-            // SAFETY: a cell is words, zeros and an address, and all of its bytes are written.
-            let bytes = unsafe {
-                std::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), size_of_val(&cells[..]))
-            };
-            // SAFETY: the cells lie in the block, which nothing else knows yet. Its other words are zero.
-            unsafe { device.write(grant(0), bytes) }?;
-        }
+        // SAFETY: the cells lie in the block, which nothing else knows yet. Its other words are zero.
+        unsafe { device.write(grant(0), bytes_of(&cells)) }?;
         let entries = edges.iter().map(|edge| {
             let (base, flip) = match edge.staging {
                 Some(staging) => (staging.base, staging.flip),
@@ -169,13 +168,8 @@ impl<D: Device> Grants<D> {
             }
         });
         let entries: Vec<_> = entries.collect();
-        if !entries.is_empty() {
-            let bytes = size_of_val(&entries[..]);
-            // SAFETY: an entry has five fields of eight bytes each, without padding.
-            let bytes = unsafe { std::slice::from_raw_parts(entries.as_ptr().cast::<u8>(), bytes) };
-            // SAFETY: the entries lie in the block behind the grants, and nothing else knows them yet.
-            unsafe { device.write(grant(targets), bytes) }?;
-        }
+        // SAFETY: the entries lie in the block behind the grants, and nothing else knows them yet.
+        unsafe { device.write(grant(targets), bytes_of(&entries)) }?;
 
         // A far target gets all of its slots.
         let staged = (0..).zip(edges).filter_map(|(number, edge)| {
@@ -236,14 +230,14 @@ impl<D: Device> Grants<D> {
     }
 }
 
-impl Cell {
+impl Cell<[u64; 3]> {
     fn of(peer: &super::Peer) -> Self {
         let (done, bell) = match peer.link {
             Link::Mapped { word, bell } => (word, bell),
             Link::Nic(_) => (Ptr::NULL, Ptr::NULL),
         };
         Cell {
-            grant: Grant::new(),
+            grant: [0, Grant::CHECK, 0],
             done,
             arrived: 0,
             bell,

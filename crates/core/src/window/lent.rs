@@ -58,6 +58,7 @@ use tidegate_hal::site::CallSite;
 use tidegate_words::Word;
 
 use super::{Half, Link, submit};
+use crate::bytes::{bytes_of, no_padding};
 use crate::epochs::Epochs;
 use crate::error::{EpochError, PutFault, Result};
 use crate::half_kind::HalfKind;
@@ -122,6 +123,9 @@ const _: () = {
     assert!(std::mem::offset_of!(Head, tag) == 12 && std::mem::offset_of!(Cell, out) == 16);
     assert!(std::mem::offset_of!(Cell, tag) == 24);
 };
+
+no_padding!(Head: state closed tag arrived waited unused);
+no_padding!(Cell: word operand out tag place more);
 
 /// What a half has that was lent to a kernel.
 pub(super) struct Lent<D: Device> {
@@ -309,18 +313,10 @@ fn table<D: Device>(half: &Half<D>, kind: HalfKind) -> Result<D::Block> {
     let device = half.world.device();
     let bytes = size_of::<Head>() + size_of_val(&cells[..]);
     let block = device.alloc(bytes, Sharing::Private)?;
-    // SAFETY: a head is numbers without padding, and all of its bytes are written.
-    let bytes =
-        unsafe { std::slice::from_raw_parts((&raw const head).cast::<u8>(), size_of::<Head>()) };
     // SAFETY: the block is as long as the head and the cells, and nothing else knows it yet.
-    unsafe { device.write(block.base(), bytes) }?;
-    if !cells.is_empty() {
-        // SAFETY: a cell is numbers and addresses without padding, and all of its bytes are written.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), size_of_val(&cells[..]))
-        };
-        // SAFETY: as above.
-        unsafe { device.write(block.base().byte_add(size_of::<Head>()), bytes) }?;
+    unsafe {
+        device.write(block.base(), bytes_of(&[head]))?;
+        device.write(block.base().byte_add(size_of::<Head>()), bytes_of(&cells))?;
     }
     Ok(block)
 }

@@ -10,6 +10,7 @@ use tidegate_words::{Word, ahead};
 
 use super::handle::In;
 use crate::argument::{Lowered, OfSlots, WaitsForNobody};
+use crate::bytes::{bytes_of, no_padding};
 use crate::element::Element;
 use crate::error::Result;
 
@@ -38,6 +39,8 @@ pub(super) struct SlotEntry {
     pub(super) operand: Ptr,
 }
 
+no_padding!(SlotEntry: base len flip operand);
+
 impl<D: Device> Table<D> {
     /// A table of these slots.
     pub(super) fn new(device: &D, entries: &[SlotEntry], memory: Ptr, len: usize) -> Result<Self> {
@@ -45,11 +48,8 @@ impl<D: Device> Table<D> {
             0 => None,
             bytes => {
                 let block = device.alloc(bytes, Sharing::Private)?;
-                // SAFETY: an entry has four fields of eight bytes each, without padding.
-                let bytes =
-                    unsafe { std::slice::from_raw_parts(entries.as_ptr().cast::<u8>(), bytes) };
                 // SAFETY: the block has just been allocated with this size.
-                unsafe { device.write(block.base(), bytes) }?;
+                unsafe { device.write(block.base(), bytes_of(entries)) }?;
                 Some(block)
             }
         };

@@ -47,6 +47,7 @@ use tidegate_hal::ids::WindowId;
 use super::inner::World;
 use super::progress::Gathering;
 use super::roster::Roster;
+use crate::bytes::bytes_of;
 use crate::element::Element;
 use crate::error::{Disagreement, Error, Result, WindowError, WindowName, reserved};
 use crate::ground::{MOST_TEXT, lock, shortened};
@@ -234,12 +235,7 @@ impl<D: Device> World<D> {
         // Two types may have the same name, in two versions of a program, say.
         let label = shortened(label, MOST_LABEL / 2);
         let label = format!("{label}: {kind} of {size} bytes, layout {:x}", T::LAYOUT);
-        let mut bytes = vec![0; size_of_val(elements)];
-        // SAFETY: elements have no padding, so their bytes are initialised, and there is room for all of them.
-        unsafe {
-            let from = elements.as_ptr().cast::<u8>();
-            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
-        }
+        let bytes = bytes_of(elements).to_vec();
         let all = self.all_gather_of(roster, &label, bytes)?;
         let elements = |bytes: Vec<u8>| {
             let count = bytes.len() / size;

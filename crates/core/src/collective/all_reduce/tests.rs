@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tidegate_host::Host;
 use tidegate_loopback::{Loopback, Options};
 
-use crate::element::{Arithmetic, Element};
+use crate::bytes::bytes_of;
+use crate::element::Arithmetic;
 use crate::random::Rng;
 use crate::window::{Op, SlotWindow};
 use crate::*;
@@ -142,13 +143,6 @@ fn bits<T: Model>(values: &[T]) -> Vec<u64> {
     values.iter().map(|value| value.bits()).collect()
 }
 
-/// The bytes of the values.
-fn raw<T: Element>(values: &[T]) -> Vec<u8> {
-    // SAFETY: elements have no padding.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }
-        .to_vec()
-}
-
 /// A name that no other all-reduce of the job has.
 fn open<'s, T: Arithmetic>(s: &Stream<'s, Host>, len: usize, op: Op) -> Reduce<'s, T> {
     AllReduce::open(s, "energy", len, op).unwrap()
@@ -175,10 +169,14 @@ fn all_of<T: Model>(ops: &[Op]) {
                 for (rank, result) in results.iter().enumerate() {
                     let of = format!("{} ranks, rank {rank}, {len}, {op:?}", size);
                     assert_eq!(bits(&result[index]), bits(&expected), "{of}");
-                    assert_eq!(raw(&result[index]), raw(&results[0][index]), "{of}");
+                    assert_eq!(
+                        bytes_of(&result[index]),
+                        bytes_of(&results[0][index]),
+                        "{of}"
+                    );
                     // The result is one rank's value, whatever zeros and NaNs there are.
                     if !matches!(op, Op::Sum | Op::Prod) {
-                        assert_eq!(raw(&result[index]), raw(&expected), "{of}");
+                        assert_eq!(bytes_of(&result[index]), bytes_of(&expected), "{of}");
                     }
                 }
             }
@@ -221,11 +219,11 @@ fn of_zeros_the_last_one_counts_and_of_nans_the_first() {
         let x = [[zero; 9], [nan(rank); 9]].concat();
         let mut x = OnHost1::from_slice(&world, &x).unwrap().on(&s).unwrap();
         reduce.enqueue(&s, &mut x).unwrap();
-        bits(&raw(&x.into_host(&s).unwrap()))
+        bits(bytes_of(&x.into_host(&s).unwrap()))
     });
     let expected = [[-0.0; 9], [nan(0); 9]].concat();
     for result in results {
-        assert_eq!(result, bits(&raw(&expected)));
+        assert_eq!(result, bits(bytes_of(&expected)));
     }
 }
 
