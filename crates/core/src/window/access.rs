@@ -338,8 +338,8 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         if let Some(myself) = body.own() {
             myself.admit(stream, &ACCESS)?;
         }
-        body.half.epochs.admit(body.some())?;
-        let members = &body.groups[body.current].1;
+        body.half.epochs.admit(body.groups.some())?;
+        let members = &body.groups.current().members;
         let plan = body
             .plans
             .plan(&body.half, &body.edges, members, &body.touched)?;
@@ -354,7 +354,7 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
         let unput = || plan.unput(&body.edges, members).clone();
         stream.note_unput(body.half.window.id, unput, site);
         body.half.window.waits_at(HalfKind::Outbox, site);
-        body.half.epochs.took(stream, body.some());
+        body.half.epochs.took(stream, body.groups.some());
         body.leave_tickets();
         if let Some(myself) = body.own() {
             myself.done(stream, &ACCESS);
@@ -534,7 +534,7 @@ impl<T, K: Discipline, D: Device> Access<'_, '_, T, D, K> {
     /// Whether a target may wait for this epoch. Behind the last epoch with all of its targets, none of them waits any
     /// more.
     fn is_awaited(&self) -> bool {
-        !self.held.half.epochs.are_over(self.held.some())
+        !self.held.half.epochs.are_over(self.held.groups.some())
     }
 }
 

@@ -123,16 +123,16 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     let (inbox, outbox) = (inbox.body_mut(), epoch.body_mut());
     inbox.half.ready(stream)?;
     outbox.half.ready(stream)?;
-    inbox.choose_all();
+    inbox.groups.choose_all();
     const ALL: &[Act] = &[Act::Post, Act::Open, Act::Complete, Act::Wait];
     let own = own_acts(inbox.own(), outbox.own(), (&ACCESS, ALL));
     for (myself, acts) in own.iter().flatten() {
         myself.admit(stream, acts)?;
     }
     inbox.half.epochs.admit(None)?;
-    outbox.half.epochs.admit(outbox.some())?;
+    outbox.half.epochs.admit(outbox.groups.some())?;
     let key = inbox.epoch_key();
-    let members = &outbox.groups[outbox.current].1;
+    let members = &outbox.groups.current().members;
     let (half, edges, touched) = (&outbox.half, &outbox.edges, &outbox.touched);
     let plan = outbox.plans.plan(half, edges, members, touched)?;
     if plan
@@ -156,7 +156,7 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     inbox.half.window.waits_at(HalfKind::Inbox, site);
     outbox.half.window.waits_at(HalfKind::Outbox, site);
     inbox.half.epochs.took(stream, None);
-    outbox.half.epochs.took(stream, outbox.some());
+    outbox.half.epochs.took(stream, outbox.groups.some());
     outbox.leave_tickets();
     inbox.passed_at(stream.raw().mark());
     for (myself, acts) in own.iter().flatten() {

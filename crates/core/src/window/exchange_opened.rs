@@ -114,7 +114,7 @@ impl<D: Device> OutboxBody<D> {
         let inbox = inbox.body_mut();
         inbox.half.ready(stream)?;
         self.half.ready(stream)?;
-        inbox.choose_all();
+        inbox.groups.choose_all();
         const CLOSE: &[Act] = &[Act::Complete];
         const ALL: &[Act] = &[Act::Post, Act::Complete, Act::Wait];
         let own = own_acts(inbox.own(), self.own(), (CLOSE, ALL));

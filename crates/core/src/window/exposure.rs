@@ -12,6 +12,7 @@ use tidegate_hal::nic::Program;
 use tidegate_hal::site::CallSite;
 use tidegate_words::State;
 
+use super::group::Groups;
 use super::half::PeerRange;
 use super::lent::Lent;
 use super::view::Table;
@@ -32,10 +33,8 @@ pub(super) struct InboxBody<D: Device> {
     pub(super) footprints: Vec<Footprint>,
     /// The elements that no origin may access, computed on first use. Kernels in the queue point to this, too.
     pub(super) rest: OnceLock<Arc<Members>>,
-    /// The batches for all origins, then those for each group that was used.
-    pub(super) epochs: Vec<Epoch<D>>,
-    /// The index of the epoch that is open, or was last.
-    pub(super) current: usize,
+    /// The origins, with the batches. The current ones are those of the epoch that is open, or was last.
+    pub(super) groups: Groups<Epoch<D>>,
     /// The position that the stream must reach before the operands are those of the last epoch.
     pub(super) mark: u64,
     /// What kernels need to make epochs, once the inbox was lent to one.
@@ -47,15 +46,12 @@ pub(super) const WHOLE: [Act; 2] = [Act::Post, Act::Wait];
 
 /// The batches for a group of origins.
 pub(super) struct Epoch<D: Device> {
-    /// The group's number; 0 for all origins.
-    pub(super) group: u64,
-    pub(super) members: Vec<usize>,
     /// Whether this rank is a member.
     names_myself: bool,
     post: Arc<Batch>,
     wait: Arc<Batch>,
     /// Both batches as one, made on first use.
-    whole: Option<Arc<Batch>>,
+    whole: OnceLock<Arc<Batch>>,
     /// The programs that the NIC is armed with for the post.
     arms: Vec<Arm<D>>,
 }
@@ -69,7 +65,7 @@ impl<D: Device> HalfBody for InboxBody<D> {
 }
 
 impl<D: Device> Epoch<D> {
-    fn new(half: &Half<D>, group: u64, members: Vec<usize>) -> Result<Self> {
+    fn new(half: &Half<D>, members: &[usize]) -> Result<Self> {
         let peers = || members.iter().map(|index| &half.peers[*index]);
         let size = half.window.element_size;
         let post = peers().map(|peer| {
@@ -98,12 +94,10 @@ impl<D: Device> Epoch<D> {
         let (post, wait) = (post.helped(by_nic), wait.helped(by_nic));
         let names_myself = peers().any(|peer| peer.rank == half.world.rank());
         Ok(Epoch {
-            group,
-            members,
             names_myself,
             post: Arc::new(post),
             wait: Arc::new(wait),
-            whole: None,
+            whole: OnceLock::new(),
             arms,
         })
     }
@@ -113,10 +107,10 @@ impl<D: Device> Epoch<D> {
         (self.post.clone(), self.wait.clone())
     }
 
-    /// Joins post and wait to one batch, on first use.
-    fn join(&mut self) {
+    /// The post and the wait as one batch, which the first use makes.
+    fn whole(&self) -> &Arc<Batch> {
         let (post, wait) = (&self.post, &self.wait);
-        self.whole.get_or_insert_with(|| {
+        self.whole.get_or_init(|| {
             // SAFETY: the two batches touch different words: posts add to words of the origins or to this half's
             // doorbells, and waits read this inbox's own words. If data lands, a wait writes the slot and reads the
             // landing of the epoch that it waits for. With two buffers, the post exposes the other buffers. An origin
@@ -124,7 +118,7 @@ impl<D: Device> Epoch<D> {
             // buffer, the wait cannot end before the post. So the copies of a range in the wait come behind those in
             // the post.
             Arc::new(unsafe { Batch::join(&[post, wait]) })
-        });
+        })
     }
 }
 
@@ -237,14 +231,14 @@ pub(super) fn wait_step(peer: &Peer, window: WindowId) -> Step {
 
 impl<D: Device> InboxBody<D> {
     pub(super) fn new(half: Half<D>, table: Table<D>, footprints: Vec<Footprint>) -> Result<Self> {
-        let all = Epoch::new(&half, 0, (0..half.peers.len()).collect())?;
+        let all: Vec<_> = (0..half.peers.len()).collect();
+        let epoch = Epoch::new(&half, &all)?;
         Ok(InboxBody {
             half,
             table,
             footprints,
             rest: OnceLock::new(),
-            epochs: vec![all],
-            current: 0,
+            groups: Groups::new(all, epoch),
             mark: 0,
             lent: None,
         })
@@ -252,36 +246,22 @@ impl<D: Device> InboxBody<D> {
 
     /// Chooses the batches of a group. They are made on first use.
     pub(super) fn choose(&mut self, group: Option<&Group>) -> Result<()> {
-        let id = group.map_or(0, |group| group.id);
-        if let Some(index) = self.epochs.iter().position(|epoch| epoch.group == id) {
-            self.current = index;
-            return Ok(());
+        let half = &self.half;
+        let batches = |members: &[usize]| Epoch::new(half, members);
+        match group {
+            None => self.groups.choose_all(),
+            Some(group) => self.groups.choose(group, half, "an origin", batches)?,
         }
-        let members = self.half.members(
-            group.expect("all origins are known from the start"),
-            "an origin",
-        )?;
-        // Two groups with the same members are the same group.
-        self.current = match self.epochs[1..]
-            .iter()
-            .position(|epoch| epoch.members == members)
-        {
-            Some(index) => index + 1,
-            None => {
-                self.epochs.push(Epoch::new(&self.half, id, members)?);
-                self.epochs.len() - 1
-            }
-        };
         Ok(())
     }
 
     pub(super) fn post_batch(&self) -> &Arc<Batch> {
-        &self.epochs[self.current].post
+        &self.groups.current().own.post
     }
 
     /// The programs that the NIC is armed with before the post is submitted.
     pub(super) fn arms(&self) -> &[Arm<D>] {
-        &self.epochs[self.current].arms
+        &self.groups.current().own.arms
     }
 
     /// Submits a batch that posts.
@@ -292,37 +272,26 @@ impl<D: Device> InboxBody<D> {
         call: EpochCall,
         site: CallSite,
     ) -> Result<()> {
-        self.half.epochs.enqueue(stream, self.some(), || {
+        self.half.epochs.enqueue(stream, self.groups.some(), || {
             submit_armed(stream, &[self.arms()], batch, call, site)
         })
     }
 
-    /// The origins of the current group, or `None` if it is all origins.
-    pub(super) fn some(&self) -> Option<&[usize]> {
-        (self.current != 0).then(|| &self.epochs[self.current].members[..])
-    }
-
     /// Submits post and wait as one batch.
-    pub(super) fn expose(&mut self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
-        self.epochs[self.current].join();
-        let whole = self.epochs[self.current].whole.as_ref();
-        let whole = whole.expect("it was just made");
+    pub(super) fn expose(&self, stream: &Stream<'_, D>, site: CallSite) -> Result<()> {
+        let whole = self.groups.current().own.whole();
         self.submit(stream, whole, EpochCall::Expose, site)?;
         self.half.window.waits_at(HalfKind::Inbox, site);
         Ok(())
     }
 
     pub(super) fn wait_batch(&self) -> &Arc<Batch> {
-        &self.epochs[self.current].wait
+        &self.groups.current().own.wait
     }
 
     /// Identifies the current pair of batches.
     pub(super) fn epoch_key(&self) -> (u64, u64) {
-        (self.half.id, self.epochs[self.current].group)
-    }
-
-    pub(super) fn choose_all(&mut self) {
-        self.current = 0;
+        (self.half.id, self.groups.current().id)
     }
 
     pub(super) fn passed_at(&mut self, mark: u64) {
@@ -332,7 +301,7 @@ impl<D: Device> InboxBody<D> {
     /// What this rank's halves know of each other, if the epoch names this rank itself.
     pub(super) fn own(&self) -> Option<&Arc<Myself<D>>> {
         let myself = self.half.myself.as_ref()?;
-        self.epochs[self.current].names_myself.then_some(myself)
+        self.groups.current().own.names_myself.then_some(myself)
     }
 
     /// Refuses work that would wait for this rank itself for ever, if it were enqueued now.
@@ -351,9 +320,9 @@ impl<D: Device> InboxBody<D> {
     /// Whether a wait for the origins of the open epoch would end at once, because all have completed, or because one
     /// never will.
     pub(super) fn is_decided(&self) -> bool {
-        let (half, epoch) = (&self.half, &self.epochs[self.current]);
+        let (half, group) = (&self.half, self.groups.current());
         let device = half.world.device();
-        let states = epoch.members.iter().map(|index| {
+        let states = group.members.iter().map(|index| {
             let peer = &half.peers[*index];
             // SAFETY: word and operand lie in the window's block, which the half holds.
             let (word, operand) = unsafe { (device.peek(peer.word), device.peek(peer.operand)) };

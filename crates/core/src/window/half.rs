@@ -9,10 +9,9 @@ use tidegate_hal::memory::Ptr;
 use tidegate_hal::nic::Keep;
 use tidegate_hal::process::memory::Readable;
 
-use super::group::Group;
 use super::through::Reach;
 use crate::epochs::Epochs;
-use crate::error::{Cause, EpochError, Error, Result};
+use crate::error::{Cause, Result};
 use crate::ground::ReclaimOf;
 use crate::half_kind::HalfKind;
 use crate::myself::Myself;
@@ -140,27 +139,6 @@ impl<D: Device> Half<D> {
     pub(super) fn peer_ranks(&self) -> impl Iterator<Item = usize> + use<D> {
         let peers = self.peers.iter().map(|peer| peer.rank);
         self.roster.in_team(peers).into_iter()
-    }
-
-    /// The indices of a group's ranks among the peers, in ascending order. (Peers are in the order of the job, which may
-    /// differ from that of the team.)
-    pub(super) fn members(&self, group: &Group, role: &'static str) -> Result<Vec<usize>> {
-        let members: Result<Vec<_>> = group
-            .ranks()
-            .iter()
-            .map(|rank| {
-                let rank = self.roster.in_job(*rank)?;
-                self.peers
-                    .binary_search_by_key(&rank, |peer| peer.rank)
-                    .map_err(|_| {
-                        let window = self.window.named();
-                        Error::Epoch(EpochError::NotInGroup { window, rank, role })
-                    })
-            })
-            .collect();
-        let mut members = members?;
-        members.sort_unstable();
-        Ok(members)
     }
 }
 

@@ -450,7 +450,7 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Carry<'s, D> for Exposed<'
 
     fn visit(&mut self, visitor: &mut Visitor<'_, D>) {
         let body = &mut *self.held;
-        let state = LeafState::Exposed(body.epochs[body.current].group);
+        let state = LeafState::Exposed(body.groups.current().id);
         let (half, mark) = (&mut body.half, &mut body.mark);
         visitor.leaf_in(state, half.id, &mut half.home, Some(mark));
         visitor.own(HalfKind::Inbox, half.myself.as_ref());

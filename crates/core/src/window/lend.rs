@@ -159,7 +159,8 @@ impl<D: Device> InboxBody<D> {
             none => {
                 admit(&self.half)?;
                 stream.not_capturing("the first launch with an inbox that is lent")?;
-                let (post, wait) = self.epochs[0].batches();
+                self.groups.choose_all();
+                let (post, wait) = self.groups.current().own.batches();
                 none.insert(Lent::new(&self.half, HalfKind::Inbox, post, wait)?)
             }
         };

@@ -199,7 +199,7 @@ impl<'s, T: Element, K: Fillable, D: Device> Outbox<'s, T, D, K> {
 impl<D: Device> OutboxBody<D> {
     fn open(&mut self, stream: &Stream<'_, D>, kind: Kind, site: CallSite) -> Result<()> {
         self.half.ready(stream)?;
-        self.current = 0;
+        self.groups.choose_all();
         if let Some(myself) = self.own() {
             myself.admit(stream, &[Act::Open])?;
         }

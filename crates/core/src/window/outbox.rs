@@ -11,6 +11,7 @@ use super::Typed;
 use super::discipline::BySlot;
 use super::edge::{Edge, Touched};
 use super::grants::Grants;
+use super::group::Groups;
 use super::handle::Out;
 use super::lent::Lent;
 use super::plan::Plans;
@@ -47,9 +48,8 @@ pub(super) struct OutboxBody<D: Device> {
     pub(super) half: Half<D>,
     pub(super) edges: Box<[Edge]>,
     pub(super) plans: Plans<D>,
-    /// The members of all targets, then of each group that was used, each with its number.
-    pub(super) groups: Vec<(u64, Vec<usize>)>,
-    pub(super) current: usize,
+    /// The targets. The current ones are those of the epoch.
+    pub(super) groups: Groups<()>,
     /// The number of the epoch, from 1. A handle that was taken for this epoch is refused in any other.
     pub(super) epoch: u64,
     /// The regions of the open epoch that a NIC reads or writes.
@@ -83,8 +83,7 @@ impl<D: Device> OutboxBody<D> {
             half,
             edges,
             plans: Plans::new(),
-            groups: vec![(0, all)],
-            current: 0,
+            groups: Groups::new(all, ()),
             epoch: 0,
             touched: Vec::new(),
             refused: None,
@@ -96,7 +95,7 @@ impl<D: Device> OutboxBody<D> {
 
     /// Opens an epoch of the current group.
     pub(super) fn begin(&mut self) {
-        self.plans.begin(self.groups[self.current].0);
+        self.plans.begin(self.groups.current().id);
         self.epoch += 1;
         self.touched.clear();
         self.refused = None;
@@ -132,20 +131,12 @@ impl<D: Device> OutboxBody<D> {
         }
     }
 
-    /// The targets of the current group, or `None` if it is all targets.
-    pub(super) fn some(&self) -> Option<&[usize]> {
-        (self.current != 0).then(|| self.members())
-    }
-
-    pub(super) fn members(&self) -> &[usize] {
-        &self.groups[self.current].1
-    }
-
     /// What this rank's halves know of each other, if the epoch names this rank itself.
     pub(super) fn own(&self) -> Option<&Arc<Myself<D>>> {
         let myself = self.half.myself.as_ref()?;
         let index = self.myself?;
-        self.members().contains(&index).then_some(myself)
+        let members = &self.groups.current().members;
+        members.contains(&index).then_some(myself)
     }
 }
 

@@ -25,7 +25,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     /// # Ok(()) });
     /// ```
     pub fn start<'b>(mut self) -> Access<'s, 'b, T, D, K> {
-        self.held.current = 0;
+        self.held.groups.choose_all();
         self.held.begin();
         Access::new(self.held.take())
     }
@@ -76,23 +76,12 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
         group: &Group,
     ) -> Result<Access<'s, 'b, T, D, K>, Rejected<Self>> {
         let body = &mut *self.held;
-        body.current = match body.groups.iter().position(|(id, _)| *id == group.id) {
-            Some(index) => index,
-            None => match body.half.members(group, "a target") {
-                Ok(members) => {
-                    // Two groups with the same members are the same group.
-                    let known = |held: &(u64, Vec<usize>)| held.1 == members;
-                    match body.groups[1..].iter().position(known) {
-                        Some(index) => index + 1,
-                        None => {
-                            body.groups.push((group.id, members));
-                            body.groups.len() - 1
-                        }
-                    }
-                }
-                Err(error) => return Err(Rejected::new(error, self)),
-            },
-        };
+        let chosen = body
+            .groups
+            .choose(group, &body.half, "a target", |_| Ok(()));
+        if let Err(error) = chosen {
+            return Err(Rejected::new(error, self));
+        }
         body.begin();
         Ok(Access::new(self.held.take()))
     }
