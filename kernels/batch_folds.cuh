@@ -225,18 +225,13 @@ APART bool fold_late(const Launch &launch, Fold fold) {
                     // may have died while its pairs landed.
                     ended |= 1ull << t;
                     if (!there || term.lacks) {
-                        Fault fault = {FAULT_WAIT, wait->window, wait->peer, wait->awaited, epoch};
-                        record_fault(launch, fault);
+                        fail_wait(launch, wait, epoch);
                         ended = END;
                     }
                 } else if (there) {
                     end_report(t);
                 } else if (round >= 64 && round % 64 == 0 && !load_relaxed32(&blocked(t)->active)) {
-                    blocked(t)->window = wait->window;
-                    blocked(t)->peer = wait->peer;
-                    blocked(t)->awaited = wait->awaited;
-                    blocked(t)->epoch = epoch;
-                    store_release32(&blocked(t)->active, 1);
+                    report(blocked(t), wait, epoch);
                     reported |= 1ull << t;
                 }
             }

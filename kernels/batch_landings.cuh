@@ -165,11 +165,7 @@ APART u32 landed_late(const Launch &launch, Team team, Stand *stands, const Lane
             stand->failed = 0;
             // As in `wait_long`.
             if (round >= 64 && round % 64 == 0 && !load_relaxed32(&blocked->active)) {
-                blocked->window = wait->window;
-                blocked->peer = wait->peer;
-                blocked->awaited = wait->awaited;
-                blocked->epoch = epoch;
-                store_release32(&blocked->active, 1);
+                report(blocked, wait, epoch);
                 is_reported = true;
             }
         }
@@ -180,10 +176,7 @@ APART u32 landed_late(const Launch &launch, Team team, Stand *stands, const Lane
         team.barrier();
         ok = !stand->failed;
         if (ok || end != GO_ON) {
-            if (first && !ok && end == POISONED) {
-                Fault fault = {FAULT_WAIT, wait->window, wait->peer, wait->awaited, epoch};
-                record_fault(launch, fault);
-            }
+            if (first && !ok && end == POISONED) fail_wait(launch, wait, epoch);
             break;
         }
         if (round > 16) pause(round > 256 ? 1000 : 50);

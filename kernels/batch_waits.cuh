@@ -78,6 +78,21 @@ DEV void record_fault(const Launch &launch, Fault fault) {
     store_release32(&launch.mirror->failed, 1);
 }
 
+// Fails the stream because of a poisoned word. `epoch` is what the wait was for.
+DEV void fail_wait(const Launch &launch, const WaitStep *wait, u64 epoch) {
+    Fault fault = {FAULT_WAIT, wait->window, wait->peer, wait->awaited, epoch};
+    record_fault(launch, fault);
+}
+
+// Reports that a wait takes long, to the host that watches. Who reports sets `active` to 0 when the wait is over.
+DEV void report(Blocked *blocked, const WaitStep *wait, u64 epoch) {
+    blocked->window = wait->window;
+    blocked->peer = wait->peer;
+    blocked->awaited = wait->awaited;
+    blocked->epoch = epoch;
+    store_release32(&blocked->active, 1);
+}
+
 // Whether the stream has failed, was ended, or must fail because a stream that it follows has failed.
 APART bool has_failed(const Launch &launch) {
     u32 stop = load_relaxed32(&launch.state->stop);
@@ -125,19 +140,14 @@ APART bool wait_long(const Launch &launch, const WaitStep *wait, u64 from, bool 
         // A ticket's operand already counts the epoch that the ticket is for.
         if (wait->quantum == 0 && epoch) epoch--;
         if (value & POISON) {
-            Fault fault = {FAULT_WAIT, wait->window, wait->peer, wait->awaited, epoch};
-            record_fault(launch, fault);
+            fail_wait(launch, wait, epoch);
             break;
         }
         if (looks % 16 == 0 && has_failed(launch)) break;
         // The waits of a large batch share one place for reports, in turn. A team that finds it free takes it. A team
         // that was overwritten takes it again later.
         if (reports && looks >= 4096 && looks % 1024 == 0 && !load_relaxed32(&blocked->active)) {
-            blocked->window = wait->window;
-            blocked->peer = wait->peer;
-            blocked->awaited = wait->awaited;
-            blocked->epoch = epoch;
-            store_release32(&blocked->active, 1);
+            report(blocked, wait, epoch);
             reported = true;
         }
         if (looks > 256) pause(looks > 8192 ? 1000 : 50);

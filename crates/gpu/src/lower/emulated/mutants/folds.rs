@@ -158,7 +158,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         FOLDS,
-        "                        record_fault(launch, fault);\n                        ended = END;",
+        "                        fail_wait(launch, wait, epoch);\n                        ended = END;",
         "                        ended = END;",
     ),
     // A stream that has failed, or follows one that has, goes on.

@@ -120,8 +120,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     (
         LANDED,
-        "if (first && !ok && end == POISONED) {",
-        "if (first && !ok && end == FAILED) {",
+        "if (first && !ok && end == POISONED) fail_wait",
+        "if (first && !ok && end == FAILED) fail_wait",
     ),
     // The word of a later epoch is taken for this one's; tags are left behind that match a later epoch.
     (LANDED, "} else if (before) {", "} else if (come) {"),
