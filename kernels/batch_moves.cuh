@@ -1,7 +1,7 @@
 // A part of batch.cu: moves of data.
 //
 // A team's threads share the units of a move. For a side of any shape, the address of each unit is computed. Arithmetic
-// goes element by element. (Most copies with nothing to wait for in between have lists, in batch.cu.)
+// goes element by element. (Most copies with nothing to wait for in between have lists: see batch_units.cuh.)
 
 // ---- Shapes ----
 
