@@ -14,7 +14,9 @@
 //
 // The protocol of landings is that of batch_landings.cuh.
 
-// How many vectors a thread has in flight at a time.
+// Of how many vectors a thread has data in flight at a time: one pair of each. First it fetches what it puts, and then
+// it looks for what lands. A pair that lands takes 4 registers with its tags, and 2 more once it is found. 4 vectors
+// take 24 of the 64 registers that a thread has here on NVIDIA's GPUs. (`lacks` is chosen among 4 in `combine`.)
 #define ABREAST 4
 
 // What all threads of the lane's team need. It is in the memory that they share, because there are too few registers.

@@ -1,8 +1,8 @@
 // A part of batch.cu: reductions, which combine values from several places, one after the other.
 //
 // Each thread has elements of its own, so nothing else works on them. It writes each once. Sums of elements of 4 or 8
-// bytes, and of floats of 2, are what programs do with long vectors. They take whole lines of 16 bytes, LINES at a time.
-// Everything else goes element by element, so that there is little code.
+// bytes, and of floats of 2, are what programs do with long vectors. They take whole lines of 16 bytes, and several of
+// these at a time. Everything else goes element by element, so that there is little code.
 
 DEV float plus(float a, float b) { return a + b; }
 DEV double plus(double a, double b) { return a + b; }
@@ -39,7 +39,10 @@ struct Terms {
     DEV u64 at(u32 t) const { return t ? place(terms[t], epoch) : lead; }
 };
 
-// Lines of 16 bytes that a thread has in flight at a time.
+// How many lines of 16 bytes a thread fetches of one vector at a time. It adds them to its sums before it fetches those
+// of the next vector, so this many are in flight. (At first there are twice as many: two vectors make the first sums.)
+// On NVIDIA's GPUs a thread has 64 registers here. The sums and the fetched lines take 32; with 8 lines they would take
+// all of them.
 #define LINES 4
 
 // (The host makes sure that numbers of lines fit 31 bits.)
