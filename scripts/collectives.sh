@@ -87,7 +87,7 @@ collectives_on_gpus() {
         step "collectives-short-$short" "$ranks" 5 40 "${run[@]}" --brief --ways st-graph --kinds broadcast,all-reduce,reduce,scan --sizes 16384,65536,131072,262144,524288,1048576,4194304 --rounds 3 --short $short
     done
     for piece in 1048576 2097152 4194304; do
-        step "collectives-piece-$piece" "$ranks" 5 40 "${run[@]}" --brief --ways st-graph --kinds all-reduce,reduce,all-gather,all-to-all,broadcast --sizes 1048576,4194304,16777216,67108864 --rounds 3 --piece $piece
+        step "collectives-piece-$piece" "$ranks" 5 60 "${run[@]}" --brief --ways st-graph --kinds all-reduce,reduce,all-gather,all-to-all,broadcast --sizes 1048576,4194304,16777216,67108864 --rounds 3 --piece $piece
     done
 }
 
