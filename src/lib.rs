@@ -3,9 +3,9 @@
 //! # Model
 //!
 //! The processes of a job are the *ranks* of a [`World`](host::World). A program enqueues kernels and epochs on
-//! [`Stream`](host::Stream)s, and each stream executes them in order. A [`Region`](host::Region) is memory that is *at home* on
-//! one stream or with the host. Only that one may touch it, and the type of the region names it. A [`Window`] is memory
-//! that other ranks put into. All ranks open it together, and each rank gets two tokens:
+//! [`Stream`](host::Stream)s, and each stream executes them in order. A [`Region`](host::Region) is memory that is *at
+//! home* on one stream or with the host. Only that one may touch it, and the type of the region names it. A [`Window`]
+//! is memory that other ranks put into. All ranks open it together, and each rank gets two tokens:
 //!
 //! ```text
 //! Inbox  --post-->  Exposed  --wait-->      Inbox       in between, others put into it
@@ -52,8 +52,9 @@
 //! |---|---|
 //! | join a job | [`World::init`](Init::init), [`World::local`](host::World::local) |
 //! | say which rank may write which memory | [`window`]: by slot, by range, atomic |
-//! | compute between epochs | [`Stream::launch`](generic::Stream::launch); on GPUs [`kernel!`], [`code!`], [`cuda`], [`guide::gpus`] |
-//! | enqueue a whole epoch as one work item | [`exchange`]; on a rank that only receives, [`Inbox::expose`](host::Inbox::expose) |
+//! | compute between epochs | [`Stream::launch`](generic::Stream::launch); on GPUs [`kernel!`], [`code!`], [`cuda`],
+//! [`guide::gpus`] | | enqueue a whole epoch as one work item | [`exchange`]; on a rank that only receives,
+//! [`Inbox::expose`](host::Inbox::expose) |
 //! | record a step once, and replay it | [`capture`] |
 //! | compute a sum over all ranks, gather, broadcast | [`collective`], [`guide::collectives`] |
 //! | open windows and collectives of some of the ranks | [`Team`](host::Team), [`guide::groups`] |
@@ -63,7 +64,8 @@
 //! | wait in async code | [`guide::in_async_programs`] |
 //! | write code for any device | [`generic`] |
 //! | use streams and memory of another CUDA library | [`cuda::interop`], [`guide::from_cudarc`] |
-//! | reach other nodes | [`World::init`](Init::init) does it; [`fabric`] has the options, [`guide::nodes`] the commands |
+//! | reach other nodes | [`World::init`](Init::init) does it; [`fabric`] has the options, [`guide::nodes`] the commands
+//! |
 //! | run inside an MPI job, or with MPI as the only transport | [`guide::from_mpi`] |
 //! | correct an error about lifetimes | [`guide::when_the_compiler_says_no`] |
 //! | start a job of processes | the package `tidegate-cli`: the program `tidegate`, and a library |
@@ -81,7 +83,8 @@
 //! | `bytemuck` | elements of any type that is `bytemuck::Pod` |
 //! | `profiler` | the calls of a program as ranges in profilers of the host (NVTX, roctx): [`observe::Profiler`] |
 //! | `prometheus` | counters of each rank, in the text format of Prometheus: [`observe::Counters`] |
-//! | `mpi` | worlds made of MPI communicators, and MPI's windows as a transport; to build it you need an MPI and libclang |
+//! | `mpi` | worlds made of MPI communicators, and MPI's windows as a transport; to build it you need an MPI and
+//! libclang |
 //! | `unstable-hal` | [`hal`]: the contracts of devices, NICs and control planes, which may change with any version |
 //!
 //! A build needs neither CUDA nor ROCm nor libfabric: they are loaded at run time, if a program uses them. Without
@@ -96,8 +99,8 @@
 //!   returns the token in a [`Rejected`]. Dropping a token in the middle of its epoch revokes the window, too.
 //! - *A wait* ends when its event comes, when the limit of its window has passed, or when the rank that it waits for
 //!   dies. The error names that rank.
-//! - *A stream* that has failed skips all later work, and each later call on it returns the error. Ranks that wait for
-//!   a signal of that stream fail, too.
+//! - *A stream* that has failed skips all later work. Each later call that enqueues work on it, or waits for it,
+//!   returns the error. Ranks that wait for a signal of that stream fail, too.
 //! - *If a rank dies*, all that was opened with it is revoked ([`Error::Revoked`]), and nothing new can be opened with
 //!   it ([`Error::Control`]). Only [teams](guide::groups) without it go on. Each rank can still save its own data: the
 //!   host's regions, and the regions of streams on which no wait failed. The living ranks can make a new

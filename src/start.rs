@@ -28,9 +28,14 @@ pub trait Init: Sized {
     ///
     /// # Errors
     ///
-    /// [`Error::Join`](crate::Error::Join) if the job cannot be joined; [`Error::Device`](crate::Error::Device) if there is
-    /// no device; [`MeetError::NoNic`](crate::error::MeetError::NoNic), on all ranks, if one of them has no libfabric,
-    /// no provider, or was built without the feature `fabric`.
+    /// - [`Error::Join`](crate::Error::Join) if the job cannot be joined.
+    /// - [`Error::Device`](crate::Error::Device) if there is no device.
+    /// - [`Error::Setting`](crate::Error::Setting) if a variable of the environment cannot be parsed, or names a folder
+    ///   that cannot be made.
+    /// - [`Error::Control`](crate::Error::Control) if a rank ends meanwhile.
+    /// - [`Error::Meet`](crate::Error::Meet) if the ranks do not fit together. One case of that, on all ranks, is
+    ///   [`MeetError::NoNic`](crate::error::MeetError::NoNic): a rank has no libfabric or no provider, or was built
+    ///   without the feature `fabric`.
     ///
     /// # Examples
     ///
@@ -47,11 +52,11 @@ pub trait Init: Sized {
         Self::init_with(WorldOptions::new())
     }
 
-    /// As [`init`](Self::init), with options. If the options contain a NIC, it is used instead of libfabric's.
+    /// As [`init`](Self::init), with options. A NIC in the options, or a function that opens one, replaces libfabric's.
     ///
     /// # Errors
     ///
-    /// As [`init`](Self::init); [`Error::Setting`](crate::Error::Setting) if a variable of the environment cannot be read.
+    /// As [`init`](Self::init).
     ///
     /// # Examples
     ///

@@ -57,7 +57,7 @@ pub enum LaunchError {
     #[error(transparent)]
     Variable(#[from] BootError),
     /// The list of hosts cannot be read.
-    #[error("the list of hosts {}: {source}", path.display())]
+    #[error("the list of hosts {} cannot be read: {source}", path.display())]
     NoHostsFile {
         /// The path of the list.
         path: PathBuf,
@@ -98,7 +98,7 @@ pub enum LaunchError {
     },
     /// A host cannot resolve the address of rank 0.
     #[error(
-        "{host} has no address here ({source}); --address says which the first host has for the others"
+        "{host} has no address here ({source}): give the address at which the others reach the first host by --address"
     )]
     Unknown {
         /// The name that was looked up.
@@ -108,7 +108,7 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// The working directory of the ranks does not exist.
-    #[error("the working directory {}: {source}", path.display())]
+    #[error("the working directory {} cannot be used: {source}", path.display())]
     Directory {
         /// The path of the folder.
         path: PathBuf,

@@ -245,7 +245,8 @@ impl Job {
         self
     }
 
-    /// Sets a variable for all ranks. The variables that make the job are set last, and cannot be overridden.
+    /// Sets a variable for all ranks. The variables that make the job are set last, and cannot be overridden, except
+    /// for `TIDEGATE_ADDRESS` and `TIDEGATE_DEVICE`.
     ///
     /// # Examples
     ///
@@ -316,6 +317,20 @@ impl Job {
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
+    }
+
+    /// Checks that the directory exists, since the error of a program that cannot be started there does not say so.
+    pub(crate) fn check_directory(&self) -> Result<(), LaunchError> {
+        let Some(directory) = &self.directory else {
+            return Ok(());
+        };
+        let source = match std::fs::metadata(directory) {
+            Ok(found) if found.is_dir() => return Ok(()),
+            Ok(_) => std::io::ErrorKind::NotADirectory.into(),
+            Err(source) => source,
+        };
+        let path = directory.clone();
+        Err(LaunchError::Directory { path, source })
     }
 
     /// Says what happens to the output. The default is [`Output::Labelled`].

@@ -73,7 +73,7 @@ pub struct JobArgs {
     #[arg(short = 'x', long = "export", value_name = "NAME[=VALUE]", value_parser = exported)]
     pub exports: Vec<(OsString, OsString)>,
 
-    /// Do not report ranks that fail
+    /// Report nothing about the ranks: no failures, stopped ranks, signals or lost output
     #[arg(short, long)]
     pub quiet: bool,
 

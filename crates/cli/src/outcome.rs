@@ -81,7 +81,8 @@ impl Outcome {
         self.first_failure.is_none()
     }
 
-    /// The exit code of the job: that of the rank that failed first, or 128 plus the number of its signal.
+    /// The exit code of the job: 0 if no rank failed; else that of the rank that failed first, or 128 plus the number
+    /// of its signal.
     pub fn exit_code(&self) -> u8 {
         let failed = self.first_failure.and_then(|rank| self.ranks.get(rank));
         failed.map_or(0, |rank| code_of(rank.status))

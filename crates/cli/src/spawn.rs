@@ -26,7 +26,8 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// If a rank cannot be started. Then none is left running.
+    /// If the parts of the job do not fit together (ranks, nodes, hosts, bed, bindings), or if a rank cannot be
+    /// started. No rank is left running.
     ///
     /// # Examples
     ///
@@ -87,7 +88,11 @@ fn check(job: &Job) -> Result<(), LaunchError> {
             return Err(LaunchError::SmallBed { nodes, bed });
         }
     }
-    Ok(())
+    // That of other hosts is checked there.
+    match job.hosts {
+        None => job.check_directory(),
+        Some(_) => Ok(()),
+    }
 }
 
 fn start(job: Job) -> Result<Running, LaunchError> {

@@ -50,7 +50,7 @@ pub unsafe trait Argument<'s, D: Device> {
     ///
     /// # Errors
     ///
-    /// If the device refuses.
+    /// If the device refuses. A half that is lent has more errors: see [`Inbox::lend`](crate::window::Inbox::lend).
     #[track_caller]
     fn lower(&mut self, stream: &Stream<'s, D>) -> Result<Self::Lowered>;
 

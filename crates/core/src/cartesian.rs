@@ -32,8 +32,9 @@ pub struct Cartesian<const N: usize> {
 }
 
 impl<const N: usize> Cartesian<N> {
-    /// A grid for `ranks` ranks, as near to a cube as their prime factors allow. No dimension is longer than the one
-    /// before it.
+    /// A grid for `ranks` ranks, near to a cube: each prime factor, the largest first, goes to the dimension that is
+    /// the shortest so far. (For 72 ranks in two dimensions, that makes 12 x 6, and not 9 x 8.) No dimension is longer
+    /// than the one before it.
     ///
     /// # Panics
     ///

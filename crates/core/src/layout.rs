@@ -185,6 +185,8 @@ impl<D: Device> Layout<D> {
     /// - The array is larger than memory can be.
     /// - After merging, the box is six or more loops deep. Use [`Layout::indexed`] for it.
     /// - A limit of [`Layout::strided`] is exceeded.
+    ///
+    /// [`Error::Device`] if there is not enough memory to look at the dimensions.
     pub fn subarray(dims: &[usize], ranges: &[Range<usize>]) -> Result<Self> {
         let invalid = |fault| RegionError::Subarray {
             dims: dims.into(),

@@ -284,7 +284,7 @@ impl<T, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`] if there is not enough memory, also if the size overflows.
+    /// [`Error::Device`] if there is not enough memory, also if the size overflows; [`Error::Forked`].
     ///
     /// # Examples
     ///

@@ -50,7 +50,8 @@ pub enum Priority {
     #[default]
     Normal,
     /// Its work goes first when the device chooses between pieces of work that are ready. (GPUs choose between blocks
-    /// that are to begin; they interrupt none.) Use it for messages that a long kernel of another stream should not hold up.
+    /// that are to begin; they interrupt none.) Use it for messages that a long kernel of another stream should not
+    /// hold up.
     High,
 }
 
@@ -106,8 +107,8 @@ pub unsafe trait Device: Clone + Send + Sync + 'static {
     /// stream for a message does not count, and short enough that data stays in caches until it is read.
     const PIECE: usize = 256 << 10;
 
-    /// Opens the device that a rank uses by default. `local_rank` is its number among the ranks of the machine, which
-    /// take the machine's devices in turn.
+    /// Opens the device that a rank uses by default. `local_rank` is its number among the ranks of its node, or what
+    /// `TIDEGATE_DEVICE` says. Ranks take the machine's devices in turn.
     ///
     /// # Errors
     ///
@@ -485,8 +486,8 @@ pub unsafe trait Stream: Send + 'static {
     /// The promises of [`Batch::new`] hold until the stream has passed the batch.
     unsafe fn submit(&self, batch: &Arc<Batch>, site: CallSite) -> Result<(), DeviceError>;
 
-    /// The stamps of a stream that was made to be [stamped](StreamConfig::stamped). `None` for others, and if the device
-    /// cannot stamp.
+    /// The stamps of a stream that was made to be [stamped](StreamConfig::stamped). `None` for others, and if the
+    /// device cannot stamp.
     fn stamps(&self) -> Option<Arc<dyn Stamps>> {
         None
     }
@@ -510,7 +511,8 @@ pub unsafe trait Stream: Send + 'static {
     ///
     /// # Errors
     ///
-    /// The [fault](Stream::fault), if there is one; [`DeviceError::Capturing`]; [`DeviceError::Inside`].
+    /// The [fault](Stream::fault), if there is one; [`DeviceError::Capturing`]; [`DeviceError::Inside`];
+    /// [`DeviceError::Forked`]; [`DeviceError::System`] if the driver refuses.
     fn synchronize(&self) -> Result<Result<(), Fault>, DeviceError>;
 
     /// Records an event at this point of the stream.
@@ -534,14 +536,15 @@ pub unsafe trait Stream: Send + 'static {
     ///
     /// # Errors
     ///
-    /// If one of them is being captured already.
+    /// [`DeviceError::Capturing`] if one of them is being captured already, or if the device cannot record them
+    /// together.
     fn begin_capture(&self, others: &[&Self]) -> Result<(), DeviceError>;
 
-    /// Ends the recording.
+    /// Ends the recording. No stream is captured afterwards, whatever this returns.
     ///
     /// # Errors
     ///
-    /// If the stream is not being captured.
+    /// [`DeviceError::Capturing`] if nothing is being captured; others if the device cannot make the recording.
     fn end_capture(&self, others: &[&Self]) -> Result<Self::Graph, DeviceError>;
 
     /// Whether the stream is being captured.

@@ -156,7 +156,9 @@ pub enum NicError {
         budget: usize,
     },
     /// The queue has given up, because the stream that rings it has failed, or a transfer has.
-    #[error("the NIC's queue has given up")]
+    #[error(
+        "the NIC's queue has given up, because its stream or a transfer has failed: open a new window"
+    )]
     GivenUp,
     /// A peer's key or address is not of the form that this NIC needs.
     #[error("a peer's key or address was refused: {0}")]

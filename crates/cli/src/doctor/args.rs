@@ -8,11 +8,11 @@ use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use tidegate_cuda::Cuda;
 use tidegate_hal::variables::RENDEZVOUS_TIMEOUT;
 
 /// The arguments of `tidegate doctor`.
 #[derive(Debug, Args)]
+#[command(mut_arg("ranks", |arg| arg.help(RANKS)))]
 pub(crate) struct DoctorArgs {
     /// The devices that the ranks take
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
@@ -30,10 +30,13 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     rank: bool,
 
-    /// The options of the job; the default is one rank for each GPU, and at least two
     #[command(flatten)]
     options: JobArgs,
 }
+
+/// What `--help` says of the number of ranks.
+const RANKS: &str = "Number of ranks; the default is all ranks of --nodes, all slots of --hosts, or one for each GPU \
+                     and at least two";
 
 /// Seconds that the ranks wait for each other, if nothing says how long.
 const MEET: &str = "20";
@@ -53,11 +56,7 @@ impl DoctorArgs {
         };
         let options = &mut self.options;
         if options.ranks.is_none() && options.nodes.is_none() && options.hosts.is_none() {
-            let gpus = match self.device {
-                DeviceChoice::Host => 0,
-                _ => Cuda::count().unwrap_or(0),
-            };
-            options.ranks = Some(gpus.max(2));
+            options.ranks = Some(self.device.gpus().max(2));
         }
         options.no_label = true;
         // A rank that finds something ends with an error, of which its report has said all.

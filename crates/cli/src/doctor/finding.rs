@@ -163,7 +163,7 @@ impl Finding {
             ),
             Finding::ForeignAddress { who, value, reason } => {
                 format!(
-                    "{who}: {}={value} is no address of this host: {reason}",
+                    "{who}: {}={value} is no address of their host: {reason}",
                     ADDRESS.name
                 )
             }
@@ -185,9 +185,9 @@ impl Finding {
             }
             Finding::Clock { who, ahead, error } => {
                 let (ahead, error) = (*ahead as f64 / 1e6, *error as f64 / 1e6);
-                let side = if ahead < 0.0 { "behind" } else { "ahead" };
+                let side = if ahead < 0.0 { "behind" } else { "ahead of" };
                 format!(
-                    "the clock of {who} is {:.1} ms {side} of that of rank 0 (within {error:.1} ms)",
+                    "the clock of {who} is {:.1} ms {side} that of rank 0 (within {error:.1} ms)",
                     ahead.abs()
                 )
             }
@@ -398,7 +398,7 @@ mod tests {
                     value: "192.0.2.1".into(),
                     reason: "no".into(),
                 },
-                "TIDEGATE_ADDRESS=192.0.2.1 is no address of this host: no",
+                "TIDEGATE_ADDRESS=192.0.2.1 is no address of their host: no",
                 "unset TIDEGATE_ADDRESS, or set it",
             ),
             (
@@ -426,7 +426,7 @@ mod tests {
                     ahead: -2_500_000_000,
                     error: 40_000,
                 },
-                "is 2500.0 ms behind of that of rank 0 (within 0.0 ms)",
+                "is 2500.0 ms behind that of rank 0 (within 0.0 ms)",
                 "chronyc makestep",
             ),
             (

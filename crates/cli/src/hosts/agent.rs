@@ -167,7 +167,7 @@ fn serve(mut launcher: LauncherLink) -> Result<(), AgentEnd> {
     };
     let told = *told;
     let (job, mut seats) = (job(&told), seats(&told));
-    let checked = check(&job).and_then(|()| bind(&job, &mut seats));
+    let checked = job.check_directory().and_then(|()| bind(&job, &mut seats));
     let lines = checked.map_err(|error| launcher.fail(&error))?;
     for line in lines.into_iter().filter(|_| told.verbose) {
         launcher.say(&FromHost::Say(line))?;
@@ -255,22 +255,6 @@ fn seats(told: &HostJob) -> Vec<RankSeat> {
         binding: None,
     };
     (0..told.here).map(seat).collect()
-}
-
-/// Checks that the ranks' working directory exists.
-fn check(job: &Job) -> Result<(), LaunchError> {
-    let directory = job.directory.as_deref().unwrap_or(".".as_ref());
-    match std::fs::metadata(directory) {
-        Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(LaunchError::Directory {
-            path: directory.to_owned(),
-            source: io::ErrorKind::NotADirectory.into(),
-        }),
-        Err(source) => Err(LaunchError::Directory {
-            path: directory.to_owned(),
-            source,
-        }),
-    }
 }
 
 /// The addresses of a host, as this host resolves its name.

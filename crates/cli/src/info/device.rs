@@ -34,16 +34,30 @@ pub(crate) trait OnDevice {
 impl DeviceChoice {
     /// Does it on this device.
     pub(crate) fn run<J: OnDevice>(self, job: J) -> J::Out {
-        let has_gpus = || Cuda::count().is_ok_and(|count| count > 0);
         match self {
             DeviceChoice::Host => job.run::<Host>(),
             DeviceChoice::Cuda => job.run::<Cuda>(),
             #[cfg(feature = "hip")]
             DeviceChoice::Hip => job.run::<Hip>(),
-            DeviceChoice::Auto if has_gpus() => job.run::<Cuda>(),
+            DeviceChoice::Auto if DeviceChoice::Cuda.gpus() > 0 => job.run::<Cuda>(),
             #[cfg(feature = "hip")]
-            DeviceChoice::Auto if Hip::count().is_ok_and(|count| count > 0) => job.run::<Hip>(),
+            DeviceChoice::Auto if DeviceChoice::Hip.gpus() > 0 => job.run::<Hip>(),
             DeviceChoice::Auto => job.run::<Host>(),
+        }
+    }
+
+    /// How many GPUs of this kind this process sees.
+    pub(crate) fn gpus(self) -> usize {
+        match self {
+            DeviceChoice::Host => 0,
+            DeviceChoice::Cuda => Cuda::count().unwrap_or(0),
+            #[cfg(feature = "hip")]
+            DeviceChoice::Hip => Hip::count().unwrap_or(0),
+            DeviceChoice::Auto => match DeviceChoice::Cuda.gpus() {
+                #[cfg(feature = "hip")]
+                0 => DeviceChoice::Hip.gpus(),
+                gpus => gpus,
+            },
         }
     }
 

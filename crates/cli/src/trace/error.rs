@@ -15,7 +15,7 @@ pub(super) enum TraceError {
     )]
     Empty(PathBuf),
     /// The file, the number of the event, and what is wrong with it.
-    #[error("{}: no rank has written event {_1}: {_2}", _0.display())]
+    #[error("{}: event {_1} is none that a rank can have written: {_2}", _0.display())]
     Broken(PathBuf, usize, &'static str),
     #[error(transparent)]
     Read(#[from] ReadError),

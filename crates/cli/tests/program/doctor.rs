@@ -131,7 +131,7 @@ fn an_address_of_another_host_is_found_before_a_nic_waits_for_it() {
     ] {
         let said = said(&mut doctor(&[job, &address].concat()), 1);
         let (found, advice) = finding(&said);
-        let words = format!("{who}: TIDEGATE_ADDRESS=192.0.2.7 is no address of this host: ");
+        let words = format!("{who}: TIDEGATE_ADDRESS=192.0.2.7 is no address of their host: ");
         assert!(found.starts_with(&words), "{said}");
         assert!(
             advice.starts_with("unset TIDEGATE_ADDRESS, or set it"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate::Buffers;
 use tidegate::host::prelude::*;
-use tidegate_cli::{Job, Signal};
+use tidegate_cli::{Job, LaunchError, Signal};
 
 use crate::processes::{self, FAILED, take_flag};
 use crate::ring;
@@ -191,12 +191,10 @@ fn jobs_of_odd_numbers_names_and_times_end() {
     assert!(Job::new("true", 0).spawn().is_err());
     assert!(Job::new("no such program at all", 2).spawn().is_err());
     assert!(Job::new("tr\0ue", 1).spawn().is_err());
-    assert!(
-        Job::new("true", 1)
-            .directory("/no such folder")
-            .spawn()
-            .is_err()
-    );
+    for path in ["/no such folder", "/etc/passwd"] {
+        let refused = Job::new("true", 1).directory(path).spawn();
+        assert!(matches!(refused, Err(LaunchError::Directory { .. })));
+    }
     let job = Job::new("true", 2).grace(Duration::MAX).spawn().unwrap();
     assert!(job.signal(2, Signal::KILL).is_err());
     assert!(job.signal(usize::MAX, Signal::KILL).is_err());

@@ -168,7 +168,10 @@ impl<'s, D: Device> Graph<'s, D> {
     ///   its counters hold.
     /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if a replay would wait for a call of this
     ///   rank that could only come behind it.
-    /// - [`Error::Device`], or the error that made the stream fail.
+    /// - [`Error::Revoked`] if a NIC reaches a peer of a window, and that window is revoked.
+    /// - [`Error::Nic`] if the NIC refuses: with [`Throttle::Application`](crate::Throttle::Application), for want of
+    ///   trigger slots.
+    /// - [`Error::Device`], [`Error::Forked`], or the error that made the stream fail.
     ///
     /// `lent` is then lost, and the windows whose halves it contains are revoked on all ranks ([`Cause::NotEnqueued`]).
     ///
@@ -197,7 +200,9 @@ impl<'s, D: Device> Graph<'s, D> {
         self.try_replay(stream, lent, times).map_err(given_up)
     }
 
-    /// Like [`Graph::replay`], but has no effect if it fails, and returns `lent`.
+    /// Like [`Graph::replay`], but returns `lent` if it fails, and then usually has no effect. There is an exception
+    /// where a NIC reaches a peer: if the NIC or the device refuses after some of the work was armed or enqueued, the
+    /// windows are revoked ([`Cause::NotEnqueued`]).
     ///
     /// # Errors
     ///
@@ -336,7 +341,9 @@ impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
         (self.try_replay(stream, other, lent, times)).map_err(pair_given_up)
     }
 
-    /// Like [`PairGraph::replay`], but has no effect if it fails, and returns `lent`.
+    /// Like [`PairGraph::replay`], but returns `lent` if it fails, and then usually has no effect. There is an
+    /// exception where a NIC reaches a peer: if the NIC or the device refuses after some of the work was armed or
+    /// enqueued, the windows are revoked ([`Cause::NotEnqueued`]).
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) for a window of this rank to itself.
     ///   Either both halves come to one stream, and one of the two streams waits for what the other half has still to
     ///   do. Or a half comes to a stream where the other half has left such a wait behind.
-    /// - [`Error::Device`].
+    /// - [`Error::Device`] if the device refuses; [`Error::Forked`].
     ///
     /// The value is then lost, and the windows whose halves it contains are revoked on all ranks
     /// ([`Cause::NotEnqueued`]).

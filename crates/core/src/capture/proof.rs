@@ -34,11 +34,11 @@ impl<'s, D: Device> Graph<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Control`] if a rank has ended, or is in another collective call; [`Error::Forked`]. A step that cannot be
-    /// replayed is no error of this call: it is a [`Verdict`]. [`TeamError::Outside`](crate::error::TeamError::Outside),
-    /// on all ranks of the team, if a recording waits for another rank.
-    /// [`TeamError::OtherWorld`](crate::error::TeamError::OtherWorld), on all ranks of the team, if a stream belongs to
-    /// another world.
+    /// [`Error::Control`] if a rank has ended, or is in another collective call; [`Error::Forked`]. A step that cannot
+    /// be replayed is no error of this call: it is a [`Verdict`].
+    /// [`TeamError::Outside`](crate::error::TeamError::Outside), on all ranks of the team, if a recording waits for
+    /// another rank. [`TeamError::OtherWorld`](crate::error::TeamError::OtherWorld), on all ranks of the team, if a
+    /// stream belongs to another world.
     ///
     /// # Examples
     ///
@@ -115,12 +115,13 @@ impl<'s, D: Device> Graph<'s, D> {
 }
 
 impl<'s, 't, D: Device> PairGraph<'s, 't, D> {
-    /// Like [`Graph::verify`], for a step of two streams. A replay may run ahead on one of them, or a device may hold
-    /// both until a replay has ended. The verdict is right for either.
+    /// Like [`Graph::verify`], for a step of two streams. The call is collective over all ranks of the job; there is
+    /// none for a team. A replay may run ahead on one of the streams, or a device may hold both until a replay has
+    /// ended. The verdict is right for either.
     ///
     /// # Errors
     ///
-    /// Those of [`Graph::verify`].
+    /// [`Error::Control`] if a rank has ended, or is in another collective call; [`Error::Forked`].
     ///
     /// # Examples
     ///

@@ -63,8 +63,9 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// The error that `step` returns, [`CaptureError::NotReplayable`](crate::error::CaptureError::NotReplayable),
-    /// [`Error::Device`] if the device cannot make a recording, or the error that made the stream fail. What was lent
-    /// is then lost, and the windows whose halves it contained are revoked on all ranks ([`Cause::NotEnqueued`]).
+    /// [`Error::Device`] if the device cannot make a recording, [`Error::Forked`], or the error that made the stream
+    /// fail. What was lent is then lost, and the windows whose halves it contained are revoked on all ranks
+    /// ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///
@@ -219,7 +220,7 @@ impl<'s, D: Device> Stream<'s, D> {
     ///
     /// # Errors
     ///
-    /// The same as [`Stream::capture`].
+    /// The same as [`Stream::capture_with`].
     ///
     /// # Examples
     ///

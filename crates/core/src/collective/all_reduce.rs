@@ -17,8 +17,9 @@ use crate::window::JointKind;
 collective! {
     /// Reduces the vectors of all ranks, and brings the result to all ranks: sums, products, minima and maxima.
     ///
-    /// The result has the same bits on all ranks and in every run of a program: each element is reduced in the order of the
-    /// ranks, from rank 0 on. So if a decision depends on it (whether a solver goes on, say), all ranks take the same branch.
+    /// The result has the same bits on all ranks and in every run of a program: each element is reduced in the order of
+    /// the ranks, from rank 0 on. So if a decision depends on it (whether a solver goes on, say), all ranks take the
+    /// same branch.
     ///
     /// To read the result on the host, call `x.to_vec(&s)?`, which waits and copies. If only kernels need the result (a
     /// solver's step length, say), nobody waits.
@@ -27,10 +28,10 @@ collective! {
     ///
     /// *Integers*, signed or unsigned, wrap in sums and products.
     ///
-    /// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number. The result has the bits of one rank's value, on
-    /// every device. If several zeros tie, whatever their signs, that is the last rank's value; if all values are NaN, it is
-    /// the first rank's. A sum or product is NaN on all ranks and on every kind of device or on none, but the bits of that NaN
-    /// depend on the device.
+    /// *Floats.* For [`Op::Min`] and [`Op::Max`] a NaN loses against a number. The result has the bits of one rank's
+    /// value, on every device. If several zeros tie, whatever their signs, that is the last rank's value; if all values
+    /// are NaN, it is the first rank's. A sum or product is NaN either on all ranks and devices, or on none. The bits
+    /// of that NaN depend on the device.
     ///
     /// All ranks must make the same calls in the same order. [What collectives have in common](crate::collective) says
     /// more.
@@ -130,7 +131,8 @@ impl<'s, T: Reducible, D: Device> AllReduce<'s, T, D> {
         self.0.run(stream, Some(x), Some(y))
     }
 
-    /// Opens an all-reduce, enqueues one call, and drops it. A program that calls more than once saves time with [`AllReduce::open`].
+    /// Opens an all-reduce, enqueues one call, and drops it. A program that calls more than once saves time with
+    /// [`AllReduce::open`].
     ///
     /// # Errors
     ///

@@ -31,6 +31,10 @@ use crate::window::{BySlot, Inbox, Outbox, Rounds, Window};
 
 /// A barrier of all ranks, or of the ranks of a team, at home on stream `'s`.
 ///
+/// Work that a rank enqueues after the barrier starts only when every rank's stream has done the work that was enqueued
+/// there before the barrier. The host does not wait. A barrier orders work and moves no data: it does not say that puts
+/// have arrived. Only the epochs of a window do.
+///
 /// # Examples
 ///
 /// ```
@@ -137,9 +141,9 @@ impl<'s, D: Device> Barrier<'s, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`], or the error that made the stream fail. [`Error::Nic`] if the NIC cannot signal a rank on
-    /// another node. [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) after 2^36 - 2^20 barriers, on all
-    /// ranks at the same one if they replay recordings alike. Nothing has been enqueued then.
+    /// [`Error::Revoked`], [`Error::Device`], or the error that made the stream fail. [`Error::Nic`] if a NIC has no
+    /// room for the signals. [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch) after 2^36 - 2^20 barriers,
+    /// on all ranks at the same one if they replay recordings alike. Nothing has been enqueued then.
     ///
     /// # Examples
     ///

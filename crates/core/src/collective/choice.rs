@@ -19,7 +19,7 @@ use crate::stream::Stream;
 /// # tidegate::doc::ranks(3, |world| {
 /// # stream!(let s = world.stream()?);
 /// # let mut x = Region::from_slice(&world, &[world.rank() as f64; 1000])?.on(&s)?;
-/// // Vectors of more than 1 KiB are reduced in chunks.
+/// // With two other ranks, vectors of more than 1 KiB / 2² = 256 bytes are reduced in chunks.
 /// let choice = Choice { short: 1 << 10, ..Choice::on(&s) };
 /// let mut sums = AllReduce::open_with(&s, "sums", 1000, Op::Sum, choice)?;
 /// sums.enqueue(&s, &mut x)?;
@@ -28,10 +28,11 @@ use crate::stream::Stream;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The most bytes of a vector for which two ranks take the algorithm with the fewest rounds: all ranks send to all,
-    /// say. Longer vectors are divided into chunks, so that fewer bytes are sent. With more ranks the bound is divided
-    /// by the square of the number of other ranks, since each rank sends more often and gets more; but see
-    /// [`Choice::at_once`]. The default is 64 KiB on the host, and 512 KiB on GPUs.
+    /// Up to how many bytes a vector is short, divided by the square of the number of other ranks (but see
+    /// [`Choice::at_once`]). A short vector takes the algorithm with the fewest rounds: all ranks send to all, say. A
+    /// longer one is divided into chunks, so that fewer bytes are sent. Between nodes, the other ranks of the largest
+    /// node and the other nodes count. A broadcast or reduce of two ranks has one algorithm, and an all-reduce of two
+    /// looks at [`Choice::pair`]. The default is 64 KiB on the host, and 512 KiB on GPUs.
     pub short: usize,
     /// Whether a rank sends to several ranks of its node at the same time, and not one after the other. Then, on one
     /// node, the bound of short vectors is divided only by the number of other ranks. Of a reduce, it is four times as

@@ -31,8 +31,8 @@ use crate::window::JointKind;
 /// which also gets their number. What is behind them in the output stays as it was.
 ///
 /// So a kernel knows where each row is without looking at the numbers of other ranks. The place of a row does not
-/// depend on how many others come, and rows need not be moved before they can be sent. Only rows that there are cross
-/// between ranks that map each other's memory. A NIC sends whole blocks.
+/// depend on how many others come, and rows need not be moved before they can be sent. Between ranks that map each
+/// other's memory, a call sends only as many rows as the number says. A NIC sends whole blocks.
 ///
 /// If a number is greater than a block has room for, the stream fails with [`StreamError::CountTooGreat`], which names
 /// the rank and the number. Nothing is sent to that rank, and other ranks that wait for this one get an error that says
@@ -72,7 +72,9 @@ pub struct CountedAllToAll<'s, T: Element, D: Device> {
 
 impl<'s, T: Element, D: Device> CountedAllToAll<'s, T, D> {
     /// Opens a counted all-to-all. A block has up to `most` rows, each of `width` elements. The call is collective over
-    /// all ranks of the job. No open window may have this name.
+    /// the [members](Members): with `&s` over all ranks of the job, with `&team.on(&s)` over those of a team. Then
+    /// ranks have their numbers in the team, and blocks are in their order. No open window of these ranks may have this
+    /// name.
     ///
     /// Each rank has room for two blocks of each other rank.
     ///

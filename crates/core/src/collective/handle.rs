@@ -28,12 +28,15 @@ macro_rules! collective {
             ///
             /// - [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), on all ranks, if their shapes,
             ///   types, operations or names differ.
-            /// - [`Error::NoSuchRank`](crate::error::Error::NoSuchRank), on this rank, if there is no such root.
-            /// - [`WindowError::TooLong`](crate::error::WindowError::TooLong), on this rank.
+            /// - [`Error::NoSuchRank`](crate::error::Error::NoSuchRank), on this rank, if the collective has a root and
+            ///   there is no such rank.
+            /// - [`WindowError::TooLong`](crate::error::WindowError::TooLong), on this rank, if a vector or block takes
+            ///   more than 2^16 pieces ([`Choice::piece`](field@crate::collective::Choice::piece)).
             $(
                 #[doc = concat!("- [`WindowError::NotForFloats`](crate::error::WindowError::NotForFloats), on this rank, if `", stringify!($op), "` is")]
-                ///   bitwise and the elements are floats. [`WindowError::OnlySums`](crate::error::WindowError::OnlySums), if
-                ///   they are complex numbers and it is not a sum.
+                ///   bitwise and the elements are floats.
+                ///   [`WindowError::OnlySums`](crate::error::WindowError::OnlySums), on this rank, if they consist of
+                ///   complex numbers and it is not [`Op::Sum`](crate::window::Op::Sum), `Op::Keep` or `Op::Replace`.
             )?
             /// - The other errors of [`Window::open`](crate::Window::open).
             ///

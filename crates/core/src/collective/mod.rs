@@ -2,9 +2,11 @@
 //!
 //! # Model
 //!
-//! A collective is opened by all ranks together, with a name and a shape: a number of elements, and perhaps a root or an
-//! operation. Then it is called any number of times. A call enqueues, and the host does not wait. It can be captured and replayed. The
-//! regions of a call may be other ones each time, but have the lengths of the shape.
+//! A collective is opened by all ranks together, with a name and a shape: a number of elements, and perhaps a root or
+//! an operation. Then it is called any number of times. A call enqueues, and the host does not wait. Calls can be
+//! captured and replayed. The regions of a call may differ from those of the call before, but have the lengths of the
+//! shape. (`once` opens a collective for one call. So the host waits until all ranks have come, and a capture refuses
+//! it.)
 //!
 //! | collective | brings |
 //! |---|---|

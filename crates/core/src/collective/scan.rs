@@ -109,7 +109,8 @@ impl<'s, T: Reducible, D: Device> Scan<'s, T, D> {
         )?))
     }
 
-    /// Enqueues a scan: `x` is replaced by `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`, up to this rank.
+    /// Enqueues a scan: `x` is replaced by `op(…op(op(x of rank 0, x of rank 1), x of rank 2)…)`, up to this rank. An
+    /// exclusive scan ends with the rank before this one, and does not change the `x` of rank 0.
     ///
     /// # Errors
     ///

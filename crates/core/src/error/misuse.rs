@@ -39,7 +39,9 @@ pub enum RegionError {
     #[error("only neighbouring parts of one region can be joined")]
     NotNeighbours,
     /// The region's memory is still in use: by another part of the region, or by a NIC that may send from it again.
-    #[error("another part of the region exists, or a NIC may send from it again")]
+    #[error(
+        "the region's memory cannot be taken out: another part of the region exists, or a NIC may send from it again"
+    )]
     Shared,
     /// The block's first byte has an address where no element may begin.
     #[error("elements are aligned to {align} bytes, and the block begins at {address:#x}")]
@@ -50,7 +52,7 @@ pub enum RegionError {
         align: usize,
     },
     /// An empty region has no memory.
-    #[error("an empty region has no block")]
+    #[error("the region has no elements, and so no memory to take out")]
     Empty,
     /// Two sets of indices overlap, or an index is in one set twice.
     #[error("index sets must be disjoint, but {one:?} and {other:?} overlap")]
@@ -281,7 +283,7 @@ pub enum KernelError {
     },
 }
 
-/// An environment variable or an option cannot be parsed.
+/// An environment variable or an option cannot be parsed, or names a folder that cannot be made.
 ///
 /// # Examples
 ///
@@ -499,7 +501,7 @@ pub enum StreamError {
         past: String,
     },
     /// The stream was told to stop, or it waited for a stream that failed.
-    #[error("stream `{stream}` was aborted")]
+    #[error("stream `{stream}` was aborted: it was told to stop, or waited for a stream that was")]
     Aborted {
         /// The name of the stream.
         stream: String,

@@ -64,7 +64,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// fn advice(error: &Error) -> &'static str {
 ///     match error {
-///         Error::Wait(_) | Error::Revoked { .. } => "another rank is gone: save what there is, and end",
+///         Error::Wait(_) | Error::Revoked { .. } => "see the cause: save what there is, and end",
 ///         Error::Stream(_) => "the stream cannot be used any more",
 ///         Error::Device(_) | Error::Nic(_) => "a resource is exhausted: free some, or ask for less",
 ///         _ => "correct the program, or its environment",
@@ -97,7 +97,7 @@ pub enum Error {
     /// An epoch, or an operation in it, does not fit the declaration of its window, or cannot be enqueued.
     #[error(transparent)]
     Epoch(#[from] EpochError),
-    /// A region, a part, a set of indices or a layout is invalid, or belongs to another stream or device.
+    /// A region, a part, a set of indices or a layout is invalid, or belongs to another device or world.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// A window or a collective was not opened.
@@ -109,7 +109,7 @@ pub enum Error {
     /// A kernel was not bound or launched.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// An environment variable or an option cannot be parsed.
+    /// An environment variable or an option cannot be parsed, or names a folder that cannot be made.
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// The ranks have met, but cannot form a job together.
@@ -123,7 +123,7 @@ pub enum Error {
         /// The size of the job or the team.
         size: usize,
     },
-    /// A team was not made.
+    /// A team was not made, or cannot do what was asked.
     #[error(transparent)]
     Team(#[from] TeamError),
     /// This process is a child that `fork` made of the process that joined the job. The call did nothing, and does not

@@ -10,8 +10,8 @@ use tidegate_hal::batch::Op;
 use super::window_name::WindowName;
 use tidegate_boot::starter::in_words;
 
-/// A window, or a collective, was not opened, on any rank. If the ranks had agreed on an id for it, the
-/// error contains the id; no other window gets the same one.
+/// A window, or a collective, was not opened, on any rank. If the ranks had agreed on an id for it, the error contains
+/// the id; no other window of that team gets the same one.
 ///
 /// # Examples
 ///

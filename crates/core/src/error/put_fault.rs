@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a kernel did wrong in an epoch. Unless it says otherwise, a fault is one of a kernel of a GPU, whose put, get or
+/// What a kernel did wrong in an epoch. Unless a variant says otherwise, a kernel of a GPU did it, and its put, get or
 /// completion was left out. (A kernel of a host stream panics instead.) See
 /// [`StreamError::KernelFault`](super::StreamError::KernelFault).
 ///
@@ -43,8 +43,8 @@ pub enum PutFault {
     },
     /// More blocks have completed a target than the kernel said, or a block has completed it twice.
     CompletedTwice,
-    /// The threads of a block called a put or get of the block with different arguments, or those of a warp that is not
-    /// whole one of the warp. Only kernels that are compiled with `TIDEGATE_CHECKS` find this.
+    /// The threads of a block called a block's put or get with different arguments, or the threads of a warp that is
+    /// not whole called a warp's. Only kernels that are compiled with `TIDEGATE_CHECKS` find this.
     NotTogether {
         /// The number of the outbound slot that one of them named.
         slot: u32,
@@ -65,8 +65,8 @@ pub enum PutFault {
     NotClosed,
     /// A kernel called a function of a half that was lent to it, on a token that it had moved away.
     OutOfTurn,
-    /// A kernel has made more epochs than a window can have. Half of them are kept for the host:
-    /// [`EpochError::LastEpoch`](super::EpochError::LastEpoch).
+    /// Kernels began more epochs than they can have in one window: half of all that the window can have. The host has
+    /// the other half ([`EpochError::LastEpoch`](super::EpochError::LastEpoch)).
     NoEpochLeft,
     /// A kernel that owned an inbox read a slot that does not exist.
     NoInboundSlot {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tidegate_hal::ids::WindowId;
 
 /// The name and the id of a window or a collective. The program chooses the name, and may use it again when the window
-/// is gone. If a team has opened the window, the name begins with that of the team: `rows/halo`. No other window gets
-/// the same id. The id is the same on all ranks.
+/// is gone. If a team has opened the window, the name begins with that of the team: `rows/halo`. While the team exists,
+/// no other window has the same id. The id is the same on all ranks.
 ///
 /// # Examples
 ///

@@ -43,6 +43,9 @@ pub struct Foreign<F>(F);
 /// is refused ([`KernelError::TooManyArguments`](crate::error::KernelError::TooManyArguments)), and the function is not
 /// called.
 ///
+/// If the function returns an error, the launch returns it as [`Error::Device`](crate::Error::Device). What the
+/// function has enqueued until then stays on the stream.
+///
 /// Such a kernel cannot own a half of a window (`inbox.lend()`, `outbox.lend()`): the compiler refuses the argument
 /// ([`WaitsForNobody`]). A kernel with a half waits with all of its blocks, so all of them must run at the same time. Only
 /// the launch of a function of a module makes sure of that. Work that waits for peers in its own way, such as a

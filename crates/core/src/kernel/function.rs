@@ -137,7 +137,8 @@ impl<D: LaunchDevice> Module<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Device`](crate::Error::Device) if there is no such function, or if it has other parameters.
+    /// [`Error::Device`](crate::Error::Device) if there is no such function; if its parameters have other sizes, where
+    /// the driver can tell (it does not compare types); or while a stream of the device may be waiting.
     /// [`KernelError::Signature`] if the signature has more than [`Parameters::MAX`] parameters (a slice counts as
     /// two), or more than [`Parameters::MAX_BYTES`] in all, each rounded up to 16.
     ///
@@ -296,7 +297,7 @@ impl<D: LaunchDevice, S: Signature> std::fmt::Debug for Function<D, S> {
 /// | `&[T]` | address, length (8 bytes each) | `&Region`, `inbox.memory()` |
 /// | `&mut [T]` | address, length | `&mut Region`, `inbox.memory_mut()` |
 /// | `Slots<T>` | address of the table of slots, number of slots | `inbox.view()` |
-/// | `Cells<T>`, `CellsMut<T>` | address, length of the whole region | `&Part`, `&mut Part` |
+/// | `Cells<T>`, `CellsMut<T>` | address, length of the whole memory | `&Part`, `&mut Part`, `exposed.rest()?`, `exposed.rest_mut()?` |
 /// | `In<T>` | the number of the slot (4 bytes): an index into the table of the `Slots` or `KernelInbox` before it (or behind it, if there is none before), less than its number of slots | a handle |
 /// | `OutSlots<T>` | `tidegate::OutSlots<T>` by value (16 bytes) | `opened.slots()` |
 /// | `LastSlots<T>` | `tidegate::LastSlots<T>` by value (32 bytes) | `opened.last(rank)?` |

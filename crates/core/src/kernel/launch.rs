@@ -31,7 +31,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// The error that made the stream fail; [`Error::Forked`]; or [`Error::Device`] if the device refuses, for a grid
     /// that is too large or has no threads, say. For device code also [`KernelError::TooManyArguments`] if there is no
     /// room for its parameters, and [`KernelError::ForeignSlot`] if a handle belongs to another window than the slots
-    /// before it.
+    /// before it. With a half that is lent, also the errors of [`Inbox::lend`](crate::window::Inbox::lend).
     ///
     /// # Examples
     ///

@@ -81,7 +81,7 @@ pub trait Kernel<'s, D: Device, A> {
     ///
     /// # Errors
     ///
-    /// If the device refuses.
+    /// Those of [`Stream::launch`].
     #[track_caller]
     fn enqueue(self, stream: &Stream<'s, D>, arguments: A) -> Result<()>;
 

@@ -192,8 +192,9 @@ pub struct WorldOptions {
 }
 
 impl WorldOptions {
-    /// Options without a NIC, with the route from the environment (for [`World::join`](crate::World::join); otherwise
-    /// [`Route::Auto`]).
+    /// Options that set nothing. `World::init`, [`World::join`](crate::World::join) and
+    /// [`World::join_with`](crate::World::join_with) then take the route, the chunks and the observers from the
+    /// environment. Otherwise the route is [`Route::Auto`].
     ///
     /// # Examples
     ///
@@ -276,8 +277,8 @@ impl WorldOptions {
     }
 
     /// Sets a function that opens a NIC if the job needs one: if its ranks are on several nodes, or if the route of
-    /// this rank asks for it. If [`WorldOptions::nic`] has set a NIC, this has no effect. If the function fails,
-    /// joining the job fails on all ranks with [`MeetError::NoNic`](crate::error::MeetError::NoNic).
+    /// this rank asks for it. If the options have a NIC or such a function already, this has no effect. If the function
+    /// fails, joining the job fails on all ranks with [`MeetError::NoNic`](crate::error::MeetError::NoNic).
     ///
     /// `World::init` of the crate `tidegate` opens the libfabric endpoint that the environment describes.
     ///
@@ -302,7 +303,7 @@ impl WorldOptions {
         mut self,
         open: impl Fn() -> Result<N, NicError> + Send + Sync + 'static,
     ) -> Self {
-        if !matches!(self.nic, NicSource::Opened(_)) {
+        if matches!(self.nic, NicSource::None) {
             let open = move || open().map(|nic| Arc::new(nic) as Arc<dyn Nic>);
             self.nic = NicSource::WhenNeeded(Arc::new(open));
         }
@@ -313,7 +314,7 @@ impl WorldOptions {
     #[doc(hidden)]
     #[must_use]
     pub fn no_nic(mut self, why: impl Fn() -> NicError + Send + Sync + 'static) -> Self {
-        if !matches!(self.nic, NicSource::Opened(_)) {
+        if matches!(self.nic, NicSource::None) {
             self.nic = NicSource::WhenNeeded(Arc::new(move || Err(why())));
         }
         self
@@ -420,6 +421,15 @@ pub enum Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_function_that_opens_a_nic_counts() {
+        let first = || NicError::BadKey("the first".into());
+        let second = || NicError::BadKey("the second".into());
+        let options = WorldOptions::new().no_nic(first).no_nic(second);
+        let failed = options.nic.open(true).err();
+        assert_eq!(failed.unwrap().to_string(), first().to_string());
+    }
 
     #[test]
     fn routes_are_read() {

@@ -23,7 +23,8 @@ const PAIRS: usize = 1000;
 /// What stands for a window and a peer that have no counters of their own.
 const OTHERS: &str = "(others)";
 
-/// Counts what a rank does, and writes the counts in the text format of Prometheus, version 0.0.4.
+/// Counts what a rank does, and writes the counts in the text format of Prometheus, version 0.0.4. Make one for each
+/// rank: events of several ranks would be mixed.
 ///
 /// With the variable `TIDEGATE_METRICS`, each rank of a job writes them to a file about every second, for the textfile
 /// collector of `node_exporter`. `tidegate::guide::observe` lists all counters.
@@ -104,13 +105,13 @@ struct Written {
 }
 
 impl Counters {
-    /// Counts. The program writes them when it likes, by [`Counters::render`].
+    /// Makes counters that write no file. The program takes the text when it likes, by [`Counters::render`].
     pub fn new() -> Self {
         Counters::default()
     }
 
-    /// Counts, and writes the counts about every second to a file in a folder: `tidegate-rank-0.prom`, and so on. The
-    /// file is replaced as a whole, so a reader never sees a part. After the end of the rank, the file stays.
+    /// Makes counters that write to a file in a folder about every second: `tidegate-rank-0.prom`, and so on. The file
+    /// is replaced as a whole, so a reader never sees a part. After the end of the rank, the file stays.
     ///
     /// # Errors
     ///

@@ -14,7 +14,8 @@ use crate::ground::lock;
 
 const HEAD: &[u8] = concat!("tidegate ", env!("CARGO_PKG_VERSION"), " events\n").as_bytes();
 
-/// Writes all events of a rank to a file in a folder: `rank-0.tidegate`, and so on.
+/// Writes all events of a rank to a file in a folder: `rank-0.tidegate`, and so on. Make one for
+/// each rank: events of several ranks would be mixed.
 ///
 /// # Examples
 ///

@@ -92,7 +92,7 @@ impl Known {
         self.joined.as_ref()
     }
 
-    /// A team of this rank. The team of all ranks is none that was made.
+    /// A team that this rank has made; `None` for the team of all ranks, which nobody makes.
     pub fn team(&self, team: TeamId) -> Option<&TeamMade> {
         self.teams.get(&team)
     }

@@ -2,16 +2,16 @@
 //!
 //! # Model
 //!
-//! An [`Observer`] gets what the program does and what the streams have done: [`Event`]s. The program's calls are events
-//! at once: a batch is enqueued, a kernel is launched, a recording is replayed. The streams stamp what they do, replays
-//! included, and a thread of tidegate turns the stamps into events about every millisecond.
+//! An [`Observer`] gets what the program does and what the streams have done: [`Event`]s. The program's calls are
+//! events at once: a batch is enqueued, a kernel is launched, a recording is replayed. The streams stamp what they do,
+//! replays included, and a thread of tidegate turns the stamps into events about every millisecond.
 //!
 //! A stream never waits for an observer. If the thread does not keep up, the stream drops stamps, and
 //! [`Event::Dropped`] says how many. Calls of the program do wait until the observer has seen their event.
 //!
 //! [`WorldOptions::observer`](crate::WorldOptions::observer) adds an observer. With the variable `TIDEGATE_TRACE`, a
-//! [`Recorder`] writes all events of each rank to a file, which [`read`] reads. Events name windows, streams and batches
-//! by numbers, and [`Known`] knows what these are. `tidegate::guide::observe` has models of tools.
+//! [`Recorder`] writes all events of each rank to a file, which [`read`] reads. Events name windows, streams and
+//! batches by numbers, and [`Known`] knows what these are. `tidegate::guide::observe` has models of tools.
 //!
 //! # What it costs
 //!
@@ -22,8 +22,8 @@
 //!
 //! # Stability
 //!
-//! More kinds of events, and more fields, may come with any version, so end patterns with `..`. A file of events is read
-//! by the version that wrote it.
+//! More kinds of events, and more fields, may come with any version, so end patterns with `..`. A file of events is
+//! read by the version that wrote it.
 
 #[cfg(feature = "prometheus")]
 mod counters;
@@ -79,8 +79,8 @@ pub use tidegate_hal::stamps::{Leg, now};
 ///     }
 /// }
 ///
-/// let bytes = Arc::new(Bytes::default());
-/// World::local_with(2, |_| WorldOptions::new().observer(bytes.clone()), |world| {
+/// let bytes = [0, 1].map(|_| Arc::new(Bytes::default())); // an observer for each rank
+/// World::local_with(2, |rank| WorldOptions::new().observer(bytes[rank].clone()), |world| {
 ///     let swap = || -> Result<()> {
 ///         stream!(let s = world.stream()?);
 ///         let (mut window, other) = (SlotWindow::<u64>::new("swap"), 1 - world.rank());
@@ -97,25 +97,26 @@ pub use tidegate_hal::stamps::{Leg, now};
 ///     };
 ///     swap().unwrap();
 /// });
-/// assert_eq!(bytes.moved.load(Ordering::Relaxed), 2 * 4 * 8); // of both ranks
+/// assert!(bytes.iter().all(|bytes| bytes.moved.load(Ordering::Relaxed) == 4 * 8)); // each has put 4 elements
 /// ```
 pub trait Observer: Send + Sync + 'static {
-    /// Called for each event, by one thread at a time for each rank. The caller is the program, or a thread of tidegate.
-    /// It waits, so be quick. Do not call tidegate here. A panic is caught, and ignored.
+    /// Called for each event, by one thread at a time for each rank. The caller is the program, or a thread of
+    /// tidegate. It waits, so be quick. Do not call tidegate here. A panic is caught, and ignored.
     fn event(&self, event: &Event);
 
     /// Whether streams should stamp what they do, for this observer. Without stamps there are no [`Event::Leg`] and
-    /// [`Event::Ran`], and streams run as if nobody observed. It is asked once. If another observer of the rank wants
-    /// them, this one gets them, too.
+    /// [`Event::Ran`], and streams run as if nobody observed. It is asked at most once, when the rank joins. If
+    /// another observer of the rank wants them, this one gets them, too.
     fn stamps(&self) -> bool {
         true
     }
 
-    /// Whether this observer wants [`Event::Returned`], to know how long calls of the program last.
+    /// Whether this observer wants [`Event::Returned`], to know how long calls of the program last. Always give the
+    /// same answer: it is asked when the rank joins, and at each return.
     fn returns(&self) -> bool {
         false
     }
 
-    /// Called now and then, and after the last event: what is not written yet should be written.
+    /// Called about every 100 ms, and after the last event: what is not written yet should be written.
     fn flush(&self) {}
 }

@@ -44,7 +44,8 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// Ranges of NVTX, for Nsight Systems. It sets `NVTX_INJECTION64_PATH` to a library of its own, which is loaded.
+    /// Makes ranges of NVTX, for Nsight Systems. Nsight Systems sets `NVTX_INJECTION64_PATH` to a library of its own,
+    /// and this call loads that library.
     ///
     /// # Errors
     ///

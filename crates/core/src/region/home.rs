@@ -73,8 +73,9 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     ///
     /// # Errors
     ///
-    /// The error that made the stream fail, or [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the
-    /// stream is captured. The region is then lost, and its memory is freed when the stream has passed.
+    /// The error that made the stream fail, [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the
+    /// stream is captured, [`Error::Device`] if the device refuses, or [`Error::Forked`]. The region is then lost, and
+    /// its memory is freed when the stream has passed.
     ///
     /// # Examples
     ///

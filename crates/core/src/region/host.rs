@@ -19,8 +19,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has too few elements, and
-    /// [`Error::Device`] if the device refuses. The host device never refuses.
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has too few elements,
+    /// [`Error::Device`] if the device refuses, and [`Error::Forked`]. The host device never refuses.
     ///
     /// # Examples
     ///
@@ -47,8 +47,8 @@ impl<T: Element, D: Device> Region<T, OnHost<D>> {
     ///
     /// # Errors
     ///
-    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has too few elements, and
-    /// [`Error::Device`] if the device refuses. The host device never refuses.
+    /// [`RegionError::OutOfBounds`](crate::error::RegionError::OutOfBounds) if the region has too few elements,
+    /// [`Error::Device`] if the device refuses, and [`Error::Forked`]. The host device never refuses.
     ///
     /// # Examples
     ///

@@ -29,7 +29,7 @@ impl<'s, T: Element, D: Device> Region<T, On<'s, D>> {
     /// # Errors
     ///
     /// The error that made the stream fail, [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the
-    /// stream is captured, or [`Error::Device`](crate::Error::Device).
+    /// stream is captured, [`Error::Device`](crate::Error::Device), or [`Error::Forked`](crate::Error::Forked).
     #[track_caller]
     pub fn to_vec(&self, stream: &Stream<'s, D>) -> Result<Vec<T>> {
         let site = Location::caller();

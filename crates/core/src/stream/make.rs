@@ -125,8 +125,9 @@ impl<D: Device> World<D> {
     }
 
     /// Makes a stream without a queue: the calling thread carries out all work at once, including waits. Use it for
-    /// communication that the host synchronises. If you enqueue a wait for this rank itself before the work that it
-    /// waits for, the call blocks for ever.
+    /// communication that the host synchronises. A wait for this rank itself is refused if its signal could only come
+    /// later on this stream ([`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock)). If the other half
+    /// of the window is on another stream, signal there first: the call blocks until the signal comes.
     ///
     /// # Errors
     ///

@@ -20,7 +20,9 @@
 //! # Failure
 //!
 //! A stream does no more work after one of its waits failed or one of its kernels panicked, because later work may
-//! depend on what failed. Every later call returns the error.
+//! depend on what failed. Every later call that enqueues work, or waits for the stream, returns the error.
+//! [`Region::on`](crate::Region::on) and [`Stream::hand_off`] do not; but the stream to which something is handed off
+//! fails, too.
 
 mod arm;
 mod arming;

@@ -285,7 +285,7 @@ impl<'s, D: Device> Stream<'s, D> {
     /// # Errors
     ///
     /// The error that made the stream fail, [`CaptureError::Inside`](crate::error::CaptureError::Inside) while the
-    /// stream is captured, or [`Error::Forked`].
+    /// stream is captured, [`Error::Device`] if the device refuses, or [`Error::Forked`].
     ///
     /// # Examples
     ///

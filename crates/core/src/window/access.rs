@@ -247,15 +247,16 @@ impl<'s, 'b, T: Element, K: Discipline, D: Device> Access<'s, 'b, T, D, K> {
     ///
     /// # Errors
     ///
-    /// - [`EpochError::Overlap`](crate::error::EpochError::Overlap) if two operations touch the same elements.
+    /// - [`EpochError::Overlap`](crate::error::EpochError::Overlap) if two operations touch the same elements. Gets
+    ///   may, and so may accumulates with the same operation, and all operations of an atomic window.
     /// - [`EpochError::OutsideGroup`](crate::error::EpochError::OutsideGroup) if an operation goes to a rank outside of the
     ///   epoch's group.
     /// - [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice) if a layout's table is in memory of another
     ///   device.
     /// - [`Error::Nic`] if a NIC cannot carry out an operation, or has no room for it.
-    /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is its own target, its inbox
-    ///   is at home on this stream, and its post has not been enqueued (with two buffers: the post of the epoch
-    ///   before).
+    /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is its own target, its post
+    ///   has not been enqueued (with two buffers: the post of the epoch before), and its inbox is at home on this
+    ///   stream or was dropped.
     /// - [`Error::Revoked`], [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), [`Error::Device`], or the
     ///   error that made the stream fail.
     ///
@@ -452,7 +453,7 @@ put!(BySlot);
 put!(ByRange);
 
 impl<'s, 'b, T: Element, D: Device> Access<'s, 'b, T, D, ByRange> {
-    /// Notes a get: the elements of the range are copied to `into`, which must have as many.
+    /// Notes a get: as many elements as `into` has are copied to it, from the first element of `from` on.
     ///
     /// # Errors
     ///

@@ -119,8 +119,12 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Access::accumulate`](Self::accumulate), and
-    /// [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a result with a layout.
+    /// [`EpochError::ForeignSlot`](crate::error::EpochError::ForeignSlot),
+    /// [`EpochError::SlotExpired`](crate::error::EpochError::SlotExpired) and
+    /// [`EpochError::OutOfBounds`](crate::error::EpochError::OutOfBounds), as for
+    /// [`Access::accumulate`](Self::accumulate), and
+    /// [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) for a result or destination with a
+    /// layout.
     ///
     /// # Examples
     ///
@@ -158,7 +162,12 @@ impl<'s, 'b, T: Arithmetic, D: Device> Access<'s, 'b, T, D, Atomic> {
     ///
     /// # Errors
     ///
-    /// The same as [`Access::fetch_and_op`], for each of the three.
+    /// Those of [`Access::accumulate`](Self::accumulate) but for
+    /// [`EpochError::NotForFloats`](crate::error::EpochError::NotForFloats), and:
+    ///
+    /// - [`EpochError::CountMismatch`](crate::error::EpochError::CountMismatch) if `compare`, `desired` and `result` do
+    ///   not have the same length.
+    /// - [`EpochError::NotSideBySide`](crate::error::EpochError::NotSideBySide) if one of them has a layout.
     ///
     /// # Examples
     ///

@@ -64,6 +64,11 @@ impl<T: Element, K: Discipline> Window<T, K> {
     /// to another world than the team. The others get
     /// [`WindowError::Disagreement`](crate::error::WindowError::Disagreement), which names this rank and its error.
     ///
+    /// The same holds if [`layout_to`](Window::layout_to) could not take a layout: this rank gets
+    /// [`EpochError::NotDistinct`](crate::error::EpochError::NotDistinct),
+    /// [`EpochError::OtherDevice`](crate::error::EpochError::OtherDevice), [`Error::Device`] or
+    /// [`WindowError::TooManyRuns`](crate::error::WindowError::TooManyRuns).
+    ///
     /// If a rank ends meanwhile, the error is [`Error::Control`].
     ///
     /// Two errors concern this rank alone, and the others wait for its next attempt:

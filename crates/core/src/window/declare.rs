@@ -225,8 +225,8 @@ impl<T: Element, K: Discipline> Window<T, K> {
         self
     }
 
-    /// Lets kernels of GPUs own the inbox ([`Inbox::lend`](crate::window::Inbox::lend)). Such kernels look at words only.
-    /// So no short data land with tags in this window, and an epoch of few bytes that the host enqueues takes longer. Each
+    /// Lets kernels of GPUs own the inbox ([`Inbox::lend`](crate::window::Inbox::lend)). The price: short data and
+    /// their signal no longer arrive as one message, so an epoch of few bytes that the host enqueues takes longer. Each
     /// rank may choose for itself. On host streams this changes nothing.
     ///
     /// # Examples
@@ -307,6 +307,10 @@ impl<T> Window<T, BySlot> {
     /// Declares a slot of `len` elements on this rank that `origin` puts into, and returns its handle: see
     /// [`Slots::slot`](super::Slots::slot). If an origin has several slots, `key` says which slot is which.
     ///
+    /// The origin must declare the other end, by [`Window::slot_to`] with the same key. Each key can be used once for
+    /// an origin. Otherwise all ranks get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement) when
+    /// they open the window.
+    ///
     /// A slot may have no elements. It then takes no memory, but this rank still waits for each epoch of the origin:
     /// that is a signal without data.
     ///
@@ -327,6 +331,10 @@ impl<T> Window<T, BySlot> {
 
     /// Declares that this rank puts into the slot that `target` has for it with this `key`, and returns the handle: see
     /// [`Access::put`](super::Access::put).
+    ///
+    /// The target must declare the slot, by [`Window::slot_from`] with the same key. Each key can be used once for a
+    /// target. Otherwise all ranks get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement) when they
+    /// open the window.
     ///
     /// Only `target` says how long the slot is. A put of more elements is refused; a put of fewer elements fills the
     /// slot's beginning. If both ranks know the length, use [`Window::slot_to_with_len`]: then `open` fails if they
@@ -552,9 +560,13 @@ impl<T> Window<T, ByRange> {
 impl<T> Window<T, Atomic> {
     /// A window of `len` elements of memory that origins update atomically. No other open window may have this name.
     ///
-    /// Each access epoch needs a matching post of its target, so ranks ask for a counter in rounds, and all ranks need
-    /// the same number of rounds. The host chooses the rank and the element of an operation when it notes the
-    /// operation. A kernel cannot choose them, and a recording keeps them.
+    /// Each access epoch needs a matching post of its target. So a rank cannot fetch a counter whenever it likes: all
+    /// ranks do so in rounds, and need the same number of rounds. The host chooses the rank and the element of an
+    /// operation when it notes the operation. A kernel cannot choose them, and each replay of a recording uses the same
+    /// ones.
+    ///
+    /// Ranks that reach each other by NICs through [staged memory](crate::WorldOptions::staged) cannot open an atomic
+    /// window: all ranks get [`WindowError::Disagreement`](crate::error::WindowError::Disagreement).
     ///
     /// # Examples
     ///

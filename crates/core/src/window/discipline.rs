@@ -89,8 +89,8 @@ pub struct BySlot;
 #[derive(Clone, Copy, Debug)]
 pub struct ByRange;
 
-/// Any origin may update any element, by atomic operations only. Those of one origin take effect in the order in which
-/// it notes them.
+/// Any origin may update any element, by atomic operations only. Each element sees the operations of one origin's epoch
+/// in the order in which the origin noted them. Between elements there is no order.
 ///
 /// # Examples
 ///

@@ -47,8 +47,9 @@ pub type Refused<'s, 'b, T, D, K> = Rejected<(Inbox<'s, T, D, K>, Access<'s, 'b,
 /// the epoch are lost, nothing has been enqueued, and the window is revoked on all ranks
 /// ([`Cause::NotEnqueued`](crate::error::Cause::NotEnqueued)).
 ///
-/// If this rank is an origin itself, and the epoch's group leaves this rank out, the epoch does not complete towards
-/// this rank.
+/// One case is [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock): this rank is an origin itself, and
+/// the epoch's group leaves it out. The inbox would wait for a complete that comes later, unless one was enqueued
+/// ahead.
 ///
 /// # Examples
 ///
@@ -142,9 +143,10 @@ fn enqueue<'s, T: Element, K: Discipline, D: Device>(
     {
         // SAFETY: the three batches touch different words and different memory. The moves of the outbox write slots or
         // landings of peers, and results to regions, which are not in the window's block. Copies of ranges for the
-        // inbox touch its own block. The waits write slots of this rank, where data lands, for the epoch that is exposed. If a
-        // peer is this rank itself, the moves and the waits are ordered by the exposure that the moves wait for, and by
-        // the completion that the inbox waits for. Posts come first, so that none of them is behind a wait.
+        // inbox touch its own block. The waits write slots of this rank, where data lands, for the epoch that is
+        // exposed. If a peer is this rank itself, the moves and the waits are ordered by the exposure that the moves
+        // wait for, and by the completion that the inbox waits for. Posts come first, so that none of them is behind a
+        // wait.
         let batch = unsafe { Batch::join(&[inbox.post_batch(), &plan.batch, inbox.wait_batch()]) };
         plan.exchange = Some((key, Arc::new(batch)));
     }

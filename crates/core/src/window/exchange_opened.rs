@@ -24,8 +24,9 @@ impl<'s, T: Element, D: Device> Opened<'s, T, D> {
     /// Posts the inbox to all its origins, completes the epoch, and waits for the origins, as *one* batch. On a GPU that
     /// is one kernel. It is like [`exchange`](super::exchange()), for an epoch that kernels have filled.
     ///
-    /// The post comes behind the kernels, so the epoch was opened before it. That takes two buffers (or another post
-    /// before), or two ranks wait for each other.
+    /// The post comes behind the kernels, and so behind [`Outbox::open`], which waits for the targets' posts. So ranks
+    /// that send to each other by this call need two buffers, or must have posted before. With one buffer, each would
+    /// wait for the other's post.
     ///
     /// # Errors
     ///

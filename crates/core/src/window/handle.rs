@@ -17,10 +17,10 @@ use crate::stream::Stream;
 ///
 /// It is plain data: copy it, keep it in structs, capture it in kernels. [`Slots::slot`](super::Slots::slot) takes it.
 ///
-/// A handle can also be an argument of a kernel. A closure gets the handle, and device code gets its number, as a
-/// `u32`. The handle must belong to the window whose view is the last one before it among the arguments, or the first
-/// one behind it if there is none before. Otherwise device code would look it up in another window's table, and the
-/// launch is refused ([`KernelError::ForeignSlot`](crate::error::KernelError::ForeignSlot)).
+/// A handle can also be an argument of a kernel. A closure gets the handle. Device code gets its number, as a `u32`,
+/// and looks it up in the table of the slots that stand before it among the arguments, or of the first ones behind it
+/// if none stand before. If the handle belongs to another window than those slots, the launch of device code is refused
+/// ([`KernelError::ForeignSlot`](crate::error::KernelError::ForeignSlot)).
 ///
 /// A handle works only with the window that was declared with it. A window of the same name and type, or the same
 /// window on another rank, refuses it.

@@ -22,8 +22,8 @@ use crate::observe::EpochCall;
 use crate::stream::Stream;
 use crate::world::Roster;
 
-/// The target's half of a window: the memory that others put into, at a time when nobody puts. It is at home on stream
-/// `'s`.
+/// The target's half of a window: the memory that others put into, while it is not exposed. (If slots have two buffers,
+/// an origin may fill the other buffer meanwhile. This rank does not see that one.) It is at home on stream `'s`.
 ///
 /// Kernels of the stream get slots by [`Inbox::view`], and the memory of other windows by [`Inbox::memory`] and
 /// [`Inbox::memory_mut`]. If the host can access the device's memory
@@ -220,7 +220,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// # Errors
     ///
     /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if a member of the group is not an origin,
-    /// [`Error::NoSuchRank`] if the job does not have that rank, and the errors of [`Inbox::post`].
+    /// [`Error::NoSuchRank`] if the team that opened the window does not have that rank, and the errors of
+    /// [`Inbox::post`].
     ///
     /// # Examples
     ///
@@ -303,7 +304,7 @@ impl<'s, T: Element, K: Discipline, D: Device> Inbox<'s, T, D, K> {
     /// The errors of [`Inbox::post`], and:
     ///
     /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, its
-    ///   outbox is also at home on this stream, and the complete has not been enqueued.
+    ///   complete has not been enqueued, and its outbox is at home on this stream or was dropped.
     /// - [`Error::Device`] if the batch has more lanes than the stream can carry out at a time. Post and wait apart
     ///   need half as many.
     ///

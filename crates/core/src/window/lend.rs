@@ -96,8 +96,9 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, D> {
     ///
     /// If the launch fails, nothing was enqueued. It fails with the error of [`Stream::launch`], or with one of these:
     ///
-    /// - [`EpochError::NotByKernels`] if this rank is its own origin, if a NIC reaches an origin, or if the world's transport is MPI; on a
-    ///   GPU also if short data land in the inbox.
+    /// - [`Error::Revoked`](crate::error::Error::Revoked) if the window is revoked.
+    /// - [`EpochError::NotByKernels`] if this rank is its own origin, if a NIC reaches an origin, or if the world's
+    ///   transport is MPI; on a GPU also if the window is not one for kernels.
     /// - On a GPU, [`DeviceError::Exhausted`](crate::error::DeviceError::Exhausted) if there is no room for all blocks of
     ///   the kernel at the same time, or if they are more than 4096, and
     ///   [`DeviceError::Unsupported`](crate::error::DeviceError::Unsupported) if processes use the GPU in turn, or the
@@ -106,10 +107,12 @@ impl<'s, T: Element, D: Device> Inbox<'s, T, D> {
     ///   capture, since it allocates.
     ///
     /// On a GPU, the room for the blocks stays taken until the stream is dropped, since it may launch the kernel again.
+    /// From the first launch on, half of the epochs that the window can have are for kernels, and half for the host:
+    /// see [`PutFault::NoEpochLeft`] and [`EpochError::LastEpoch`].
     ///
     /// If the kernel ends while the inbox is exposed, the stream fails behind it with [`StreamError::KernelFault`] and
-    /// [`PutFault::LeftExposed`] (on a GPU, without `close`, with [`PutFault::NotClosed`]). The origins get an error with
-    /// the same text.
+    /// [`PutFault::LeftExposed`]. A kernel of a GPU must also call `close` of its half before it ends; otherwise the
+    /// stream fails with [`PutFault::NotClosed`]. The origins get an error with the same text.
     ///
     /// # Examples
     ///

@@ -49,9 +49,12 @@
 //! The twin has no effect if it fails, and returns the token. (A capture whose step fails cannot return what the step has
 //! taken.)
 //!
-//! Dropping an [`Exposed`] or an [`Access`] in the middle of its epoch revokes the window on all ranks, since the
-//! ranks' counters would never agree again. After `std::mem::forget` the peers wait until the limit of the window, if
-//! it has one.
+//! Dropping an [`Exposed`], an [`Access`] or an [`Opened`] in the middle of its epoch revokes the window on all ranks,
+//! since the ranks' counters would never agree again. After `std::mem::forget` the peers wait until the limit of the
+//! window, if it has one.
+//!
+//! In a child that `fork` made of the process, each call on a stream fails with [`Error::Forked`]. The parent is not
+//! affected.
 //!
 //! A rank has at most 2^36 - 2^20 epochs with a peer (38 hours of epochs of 2 us). A call that would begin one more
 //! fails with [`EpochError::LastEpoch`](crate::error::EpochError::LastEpoch), and enqueues nothing. A replay counts all

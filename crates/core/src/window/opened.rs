@@ -120,20 +120,22 @@ impl<'s, T: Element, K: Fillable, D: Device> Outbox<'s, T, D, K> {
     /// Opens an epoch for all targets that kernels fill by themselves: the stream waits until all of them have posted.
     /// ([`Outbox::start`] opens an epoch that only notes puts.)
     ///
-    /// On a GPU the kernels include `kernels/tidegate.cuh`, which has the puts. A target that a NIC reaches gets the
-    /// data by staged memory, so the world needs [`WorldOptions::staged`](crate::WorldOptions::staged). All slots to
-    /// such a target are sent.
+    /// On a GPU the kernels include `kernels/tidegate.cuh`, which has the puts. A slot that a NIC reaches gets the data
+    /// by staged memory, so the world needs [`WorldOptions::staged`](crate::WorldOptions::staged). All slots to such a
+    /// target are sent. Ranges that a NIC reaches, and layouts, cannot be filled by kernels.
     ///
     /// The first call of an outbox allocates what kernels look at, so it cannot be inside a capture.
     ///
     /// # Errors
     ///
-    /// - [`EpochError::NotByKernels`] if kernels cannot put to a target: a NIC reaches it, and the world is not staged;
-    ///   or MPI's windows reach it.
-    /// - [`EpochError::SelfDeadlock`] if this rank is its own target, its inbox is at home on this stream, and its post
-    ///   has not been enqueued (with two buffers: the post of the epoch before).
+    /// - [`EpochError::NotByKernels`] if kernels cannot put to a target: a NIC reaches it, and the window is by range
+    ///   or the world is not staged; or MPI's windows reach it; or it was declared by
+    ///   [`layout_to`](super::Window::layout_to).
+    /// - [`EpochError::SelfDeadlock`] if this rank is its own target, its post has not been enqueued (with two buffers:
+    ///   the post of the epoch before), and its inbox is at home on this stream or was dropped.
     /// - [`CaptureError::Inside`](crate::error::CaptureError::Inside) for the first call inside a capture.
-    /// - [`Error::Revoked`], [`EpochError::LastEpoch`], [`Error::Device`], or the error that made the stream fail.
+    /// - [`Error::Revoked`], [`EpochError::LastEpoch`], [`Error::Device`], [`Error::Nic`], or the error that made the
+    ///   stream fail.
     ///
     /// The outbox is then lost, and the window is revoked on all ranks ([`Cause::NotEnqueued`]).
     ///
@@ -356,8 +358,9 @@ impl<'s, T: Element, K: Fillable, D: Device> Opened<'s, T, D, K> {
     /// [`Error::Nic`] if a NIC has no room; [`Error::Revoked`], [`Error::Device`], or the error that made the stream
     /// fail. The epoch is then lost, and the window is revoked on all ranks ([`Cause::NotEnqueued`]).
     ///
-    /// If a kernel took [`Last`] of a target and did not complete it (it gave it to `std::mem::forget`, say, or was not
-    /// enqueued), the stream fails with [`Cause::NotCompleted`].
+    /// If the program took the [`Last`] of a target, and no kernel has completed that target, the stream fails with
+    /// [`Cause::NotCompleted`]: the kernel forgot its [`LastSlots`](super::LastSlots) (`std::mem::forget`), say, or the
+    /// program its [`Last`].
     ///
     /// # Examples
     ///
@@ -445,8 +448,8 @@ unsafe impl<'s, T: Element, K: Discipline, D: Device> Argument<'s, D>
     }
 }
 
-// SAFETY: the outbox is at home on the stream. No other argument that exists meanwhile is for this target: `last` notes it
-// in `by_kernels`, and refuses a second one; and `slots` needs the `Opened`, which this borrows.
+// SAFETY: the outbox is at home on the stream. No other argument that exists meanwhile is for this target: `last` notes
+// it in `by_kernels`, and refuses a second one; and `slots` needs the `Opened`, which this borrows.
 unsafe impl<'s, T: Element, K: Discipline, D: Device> Argument<'s, D> for Last<'_, 's, T, D, K> {
     type Lowered = LoweredLast<T, K>;
 

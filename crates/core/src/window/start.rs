@@ -35,8 +35,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Outbox<'s, T, D, K> {
     /// # Errors
     ///
     /// [`EpochError::NotInGroup`](crate::error::EpochError::NotInGroup) if a member of the group is not a target, and
-    /// [`Error::NoSuchRank`] if the job does not have that rank. The outbox is then lost, and the window is revoked on
-    /// all ranks ([`Cause::NotEnqueued`]).
+    /// [`Error::NoSuchRank`] if the team that opened the window does not have that rank. The outbox is then lost, and
+    /// the window is revoked on all ranks ([`Cause::NotEnqueued`]).
     ///
     /// # Examples
     ///

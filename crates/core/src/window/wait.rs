@@ -35,7 +35,8 @@ use crate::stream::Stream;
 /// ```
 #[derive(Debug)]
 pub enum Tested<'s, T, D: Device, K: Discipline = BySlot> {
-    /// All origins have completed. Contains the inbox.
+    /// All origins have completed, or one of them never will: then the stream fails with the reason. Contains the
+    /// inbox.
     Done(Inbox<'s, T, D, K>),
     /// Some origins have not completed yet. Contains the exposure.
     Pending(Exposed<'s, T, D, K>),
@@ -49,8 +50,8 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     /// # Errors
     ///
     /// - [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock) if this rank is an origin itself, its
-    ///   outbox is also at home on this stream, and its complete has not been enqueued. The complete would then come
-    ///   behind the wait.
+    ///   complete has not been enqueued, and its outbox is at home on this stream (so the complete would come behind
+    ///   the wait) or was dropped.
     /// - [`Error::Revoked`], [`Error::Device`], or the error that made the stream fail.
     ///
     /// The exposure is then lost, and the window is revoked on all ranks ([`Cause::NotEnqueued`]).
@@ -116,11 +117,13 @@ impl<'s, T: Element, K: Discipline, D: Device> Exposed<'s, T, D, K> {
     }
 
     /// Tests whether all origins have completed, without waiting (MPI: `MPI_Win_test`). If they have, it returns the
-    /// inbox, like [`Exposed::wait`]. The result is pending until the stream has passed this inbox's last epoch.
+    /// inbox, like [`Exposed::wait`]. If one of them never will, it returns the inbox, too, and the stream fails with
+    /// the reason. The result is pending until the stream has passed this inbox's last epoch.
     ///
     /// # Errors
     ///
-    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside), and the errors of [`Exposed::wait`].
+    /// [`CaptureError::Inside`](crate::error::CaptureError::Inside), and the errors of [`Exposed::wait`] but for
+    /// [`EpochError::SelfDeadlock`](crate::error::EpochError::SelfDeadlock).
     ///
     /// # Examples
     ///

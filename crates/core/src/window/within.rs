@@ -12,8 +12,8 @@ use super::view::Slots;
 use crate::argument::{Lowered, OfSlots};
 use crate::element::Element;
 
-/// The target's half of a window, inside the kernel that owns it: see [`Inbox::lend`](super::Inbox::lend). Nobody puts
-/// to it now. It is [`Inbox`](super::Inbox) for kernels, with the same calls.
+/// The target's half of a window, inside the kernel that owns it, while it is not exposed: see
+/// [`Inbox::lend`](super::Inbox::lend). It is [`Inbox`](super::Inbox) for kernels, with the calls for all origins.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ pub struct KernelInbox<'k, T> {
 pub struct KernelExposed<'k, T>(KernelInbox<'k, T>);
 
 /// The origin's half of a window, inside the kernel that owns it: see [`Outbox::lend`](super::Outbox::lend). It is
-/// [`Outbox`](super::Outbox) for kernels, with the same calls.
+/// [`Outbox`](super::Outbox) for kernels, with the calls for all targets.
 ///
 /// # Examples
 ///

@@ -86,7 +86,8 @@ pub(crate) struct Inner<D: Device> {
     pub(super) staged: bool,
     pub(super) chunks: Chunks,
     pub(super) started_alone: bool,
-    /// The stream that a panic has unwound past, if one has. The waits of all streams that the rank had have ended then.
+    /// The stream that a panic has unwound past, if one has. The waits of all streams that the rank had have ended
+    /// then.
     pub(super) unwound: OnceLock<StreamName>,
     /// Whether the program of a rank that is a thread has returned. The rank is in the job for as long as a clone of
     /// its world exists.
@@ -324,8 +325,8 @@ impl<D: Device> World<D> {
     ///   GPU's progress is not visible; there the whole call counts.)
     ///
     /// A report makes nothing fail. It is a `tracing` warning (target `tidegate_core::watch`) on the lowest rank that
-    /// has not left the job, or goes to standard error if no subscriber takes it. [`World::last_report`] returns it on
-    /// all ranks.
+    /// is still in the job, or goes to standard error there if no subscriber takes it. [`World::last_report`] returns
+    /// it on all ranks.
     ///
     /// # Examples
     ///

@@ -36,11 +36,12 @@ impl<D: Device> World<D> {
     /// key-value store. Without either, it is a job of one rank.
     ///
     /// If the options set no route, `TIDEGATE_ROUTE` does: see [`Route::parse`]. If they do not set how staged puts are
-    /// cut, `TIDEGATE_CHUNKS` may: see [`Chunks::parse`].
+    /// cut, `TIDEGATE_CHUNKS` may: see [`Chunks::parse`]. `TIDEGATE_TRACE`, `TIDEGATE_METRICS` and `TIDEGATE_PROFILER`
+    /// add observers: see [`observe`](crate::observe).
     ///
-    /// Variables whose names begin with `TIDEGATE_` and that nothing reads are reported on rank 0, with the nearest name.
-    /// With `TIDEGATE_LOG=info`, tidegate writes its events to standard error, if the program has set no subscriber of
-    /// `tracing` before.
+    /// Variables whose names begin with `TIDEGATE_` and that nothing reads are reported on rank 0, with the nearest
+    /// name. With `TIDEGATE_LOG=info`, tidegate writes its events to standard error, if the program has set no
+    /// subscriber of `tracing` before.
     ///
     /// # Errors
     ///
@@ -131,13 +132,15 @@ impl<D: Device> World<D> {
     }
 
     /// Runs `n` ranks as threads of this process, for tests and for trying the library. Each rank calls `program` with
-    /// its world. Returns the results in the order of the ranks.
+    /// its world. Returns the results in the order of the ranks. The variables that [`World::join`] reads have no
+    /// effect.
     ///
     /// # Panics
     ///
-    /// If `n` is 0, or if the device cannot be opened. If a rank panics, this panics with the same message, and the
-    /// other ranks see that rank as dead, even if a clone of its world still exists. (If its program returns, the rank
-    /// stays in the job for as long as a clone exists.)
+    /// If `n` is 0, if the device cannot be opened, or if the ranks cannot meet (a NIC of the options cannot be opened,
+    /// say). If ranks panic, this panics with the message of the lowest of them, and the other ranks see them as dead,
+    /// even if a clone of their world still exists. (If its program returns, a rank stays in the job for as long as a
+    /// clone exists.)
     ///
     /// # Examples
     ///
@@ -223,7 +226,7 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Control`] or [`Error::Device`].
+    /// [`Error::Control`], [`Error::Device`] or [`Error::Forked`]; [`Error::Meet`] if the ranks use different devices.
     ///
     /// # Safety
     ///
@@ -256,9 +259,9 @@ impl<D: Device> World<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Control`], [`Error::Device`] or [`Error::Nic`]; [`Error::Meet`] if the ranks use different devices or
-    /// NICs. If a rank could not open the NIC that is needed, all ranks get
-    /// [`MeetError::NoNic`](crate::error::MeetError::NoNic).
+    /// [`Error::Control`], [`Error::Device`], [`Error::Nic`] or [`Error::Forked`]; [`Error::Meet`] if the ranks use
+    /// different devices or NICs, or cannot read each other's messages. If a rank could not open the NIC that is
+    /// needed, all ranks get [`MeetError::NoNic`](crate::error::MeetError::NoNic).
     ///
     /// # Safety
     ///
@@ -393,8 +396,8 @@ fn several_nodes(control: &dyn Control) -> bool {
 
 /// Sees the program of a rank that is a thread end, though a clone of its world may still exist (in a static, say).
 ///
-/// If the program panics, the rank ends. Waits that use the clone end, too, because the rank hears no more of its peers.
-/// If the program returns, the clone may still be of use, and the rank stays. Reports of long waits say so.
+/// If the program panics, the rank ends. Waits that use the clone end, too, because the rank hears no more of its
+/// peers. If the program returns, the clone may still be of use, and the rank stays. Reports of long waits say so.
 struct OnEnd<D: Device>(Arc<LocalControl>, Weak<Inner<D>>);
 
 impl<D: Device> Drop for OnEnd<D> {

@@ -32,7 +32,8 @@ impl<D: Device> World<D> {
     ///
     /// - [`TeamError::Names`], on all ranks, if they give different names.
     /// - [`TeamError::Differ`] if ranks make other teams meanwhile, in other threads and another order.
-    /// - [`Error::Control`] if a rank has ended, or is in another collective call; [`Error::Forked`].
+    /// - [`Error::Control`] if a rank has ended, or is in another collective call, or if the name has more than 4096
+    ///   bytes (with those of the team that is split); [`Error::Forked`].
     ///
     /// # Examples
     ///

@@ -10,5 +10,5 @@ pub const QUANTUM: u64 = 1 << 20;
 /// reached would begin again.
 ///
 /// A device may set it by writing `0x40` to its byte, the last of the eight (bits 56 to 63). So no count may reach bit 56.
-/// With a [`QUANTUM`] of 2^20, that is 2^36 epochs. Core begins at most 2^20 fewer epochs with a peer, and then refuses.
+/// With a [`QUANTUM`] of 2^20, that is 2^36 epochs. Core refuses epochs with a peer beyond 2^36 - 2^20.
 pub const POISON: u64 = 1 << 62;

@@ -81,7 +81,7 @@ fn ranks_with_the_same_flaw_are_one_finding() {
         texts(&before(&here, &hosts, &nodes)),
         [
             "ranks 1-3 on nodes 0-1: TIDEGATE_X is wrong",
-            "rank 3 on node 1: TIDEGATE_ADDRESS=192.0.2.1 is no address of this host: no",
+            "rank 3 on node 1: TIDEGATE_ADDRESS=192.0.2.1 is no address of their host: no",
             "ranks 1-3 on nodes 0-1 may have 64 descriptors: 10 are in use before the job begins, \
              and opening windows needs 256",
             "ranks 1-3 on nodes 0-1 share processor 7, and may use no other",

@@ -251,6 +251,6 @@ fn a_broken_file_is_named() {
     let path = path.display();
     assert_eq!(
         error,
-        format!("{path}: no rank has written event 1: there is no such stream")
+        format!("{path}: event 1 is none that a rank can have written: there is no such stream")
     );
 }
