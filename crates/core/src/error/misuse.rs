@@ -52,7 +52,7 @@ pub enum RegionError {
         align: usize,
     },
     /// An empty region has no memory.
-    #[error("the region has no elements, and so no memory to take out")]
+    #[error("an empty region has no block")]
     Empty,
     /// Two sets of indices overlap, or an index is in one set twice.
     #[error("index sets must be disjoint, but {one:?} and {other:?} overlap")]
