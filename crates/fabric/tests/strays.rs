@@ -13,11 +13,8 @@ use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
 use tidegate_fabric::wire::{Event, Wire as _};
 use tidegate_fabric::{Fabric, Options};
 use tidegate_fake::wire::{Faults, MemoryWire, Net};
-use tidegate_fake::{Card, Config};
 use tidegate_hal::batch::QUANTUM;
 use tidegate_hal::nic::{Direction, Key, Nic as _};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Level, Metadata, Subscriber};
 
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
@@ -237,46 +234,4 @@ fn keys_and_addresses_of_libfabric_are_read_with_care() {
             "{provider}"
         );
     }
-}
-
-/// Counts warnings.
-struct Log(Arc<AtomicUsize>);
-
-impl Subscriber for Log {
-    fn enabled(&self, of: &Metadata<'_>) -> bool {
-        *of.level() <= Level::WARN
-    }
-
-    fn event(&self, _event: &tracing::Event<'_>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn new_span(&self, _span: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _span: &Id, _values: &Record<'_>) {}
-    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
-    fn enter(&self, _span: &Id) {}
-    fn exit(&self, _span: &Id) {}
-}
-
-/// A provider may report failures of what peers have begun. However many there are, they do not fill the log.
-#[test]
-fn failures_that_belong_to_no_operation_fill_no_log() {
-    let card = Card::new(Config::default());
-    let choice = Choice::at(card.name());
-    let mut wire = FabricWire::open_by(&tidegate_fake::library(), &choice).unwrap();
-    let logged = Arc::<AtomicUsize>::default();
-    tracing::subscriber::with_default(Log(logged.clone()), || {
-        card.strays(1000);
-        let mut events = Vec::new();
-        for _ in 0..1000 {
-            wire.poll(&mut events).unwrap();
-        }
-        assert!(events.is_empty(), "{events:?}");
-        assert_eq!(logged.load(Ordering::SeqCst), 1);
-        drop(wire);
-        assert_eq!(logged.load(Ordering::SeqCst), 2, "the total");
-    });
 }

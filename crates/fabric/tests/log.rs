@@ -1,17 +1,21 @@
-//! The log has no error when a peer leaves in good order.
+//! What the endpoint writes to the log, and how much.
 //!
-//! There is one test only, because a process has one log.
+//! There is one test only. The subscriber is the one of the process, and it must be there before any thread logs: a place
+//! in the code that another thread reaches first may count as "nobody listens" from then on.
 
 #[path = "rig/parting.rs"]
 mod parting;
 mod rig;
 
 use std::fmt::Debug;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use parting::{LONG, Wish, between, busy, odd, settle, until};
 use rig::{Rig, SENT};
+use tidegate_fabric::wire::Wire as _;
+use tidegate_fabric::wire::libfabric::{Choice, FabricWire};
+use tidegate_fake::{Card, Config};
 use tidegate_hal::batch::{POISON, QUANTUM};
 use tidegate_hal::nic::Direction;
 use tracing::field::{Field, Visit};
@@ -20,8 +24,10 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// The errors so far.
 static ERRORS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The number of warnings so far.
+static WARNINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps errors.
+/// Keeps errors, and counts warnings.
 struct Log;
 
 struct Text(String);
@@ -34,10 +40,14 @@ impl Visit for Text {
 
 impl Subscriber for Log {
     fn enabled(&self, of: &Metadata<'_>) -> bool {
-        *of.level() == Level::ERROR
+        *of.level() <= Level::WARN
     }
 
     fn event(&self, event: &Event<'_>) {
+        if *event.metadata().level() == Level::WARN {
+            WARNINGS.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
         let mut text = Text(String::new());
         event.record(&mut text);
         let mut errors = ERRORS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,8 +72,13 @@ fn errors(rig: Rig) -> Vec<String> {
 }
 
 #[test]
-fn a_departure_in_good_order_is_no_error() {
+fn the_log_has_what_matters() {
     tracing::subscriber::set_global_default(Log).unwrap();
+    a_departure_in_good_order_is_no_error();
+    failures_that_belong_to_no_operation_fill_no_log();
+}
+
+fn a_departure_in_good_order_is_no_error() {
     let nothing: Vec<String> = Vec::new();
     // An operation fails.
     let (rig, wish) = busy(Direction::Put);
@@ -116,6 +131,24 @@ fn a_departure_in_good_order_is_no_error() {
             "{errors:?}"
         );
     }
+}
+
+/// A provider may report failures of what peers have begun. However many there are, they do not fill the log.
+fn failures_that_belong_to_no_operation_fill_no_log() {
+    let card = Card::new(Config::default());
+    let choice = Choice::at(card.name());
+    let mut wire = FabricWire::open_by(&tidegate_fake::library(), &choice).unwrap();
+    let warnings = || WARNINGS.swap(0, Ordering::SeqCst);
+    warnings();
+    card.strays(1000);
+    let mut events = Vec::new();
+    for _ in 0..1000 {
+        wire.poll(&mut events).unwrap();
+    }
+    assert!(events.is_empty(), "{events:?}");
+    assert_eq!(warnings(), 1);
+    drop(wire);
+    assert_eq!(warnings(), 1, "the total");
 }
 
 /// Makes the wire refuse the next put, and rings for it.
