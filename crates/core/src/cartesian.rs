@@ -32,9 +32,9 @@ pub struct Cartesian<const N: usize> {
 }
 
 impl<const N: usize> Cartesian<N> {
-    /// A grid for `ranks` ranks, near to a cube: each prime factor, the largest first, goes to the dimension that is
-    /// the shortest so far. (For 72 ranks in two dimensions, that makes 12 x 6, and not 9 x 8.) No dimension is longer
-    /// than the one before it.
+    /// A grid for `ranks` ranks, as near to a cube as they allow: the sum of its dimensions is the least there is. So the
+    /// blocks of a cube have the least surface, and exchange the fewest elements. Of several such grids, it is the one
+    /// whose longest dimension is the shortest. No dimension is longer than the one before it.
     ///
     /// # Panics
     ///
@@ -46,24 +46,36 @@ impl<const N: usize> Cartesian<N> {
     /// use tidegate::Cartesian;
     ///
     /// assert_eq!(Cartesian::<3>::new(12).dims(), [3, 2, 2]);
+    /// assert_eq!(Cartesian::<2>::new(72).dims(), [9, 8]);
     /// assert_eq!(Cartesian::<2>::new(7).dims(), [7, 1]);
     /// ```
     pub fn new(ranks: usize) -> Self {
-        // No job has more ranks, and the factors of a number up to here are found in no time.
+        // No job has more ranks, and the divisors of a number up to here are few and found in no time.
         let is_grid = ranks > 0 && u32::try_from(ranks).is_ok();
         assert!(is_grid, "a grid of {ranks} ranks has none, or too many");
-        let (mut left, mut factors) = (ranks, Vec::new());
-        while left > 1 {
-            let least = (2..).take_while(|factor| factor * factor <= left);
-            let factor = least.into_iter().find(|factor| left % factor == 0);
-            factors.push(factor.unwrap_or(left));
-            left /= factor.unwrap_or(left);
+        let small = (1..).take_while(|part| part * part <= ranks);
+        let small = small.filter(|part| ranks % part == 0);
+        let divisors: Vec<usize> = small.flat_map(|part| [part, ranks / part]).collect();
+        // Of each divisor, the best grid so far: all dimensions that have not had their turn are 1. A part of a best grid
+        // is a best grid itself, so it is enough to remember one.
+        let none = |whole: &usize| (*whole == 1).then_some([1; N]);
+        let mut best: Vec<_> = divisors.iter().map(none).collect();
+        for turn in 0..N {
+            let grids = |whole: &usize| {
+                let parts = divisors.iter().zip(&best);
+                let parts = parts.filter(|(part, _)| whole % **part == 0);
+                let grids = parts.filter_map(|(part, best)| {
+                    let mut dims = (*best)?;
+                    dims[turn] = whole / part;
+                    dims.sort_unstable_by(|a, b| b.cmp(a));
+                    Some(dims)
+                });
+                grids.min_by_key(|dims| (dims.iter().sum::<usize>(), *dims))
+            };
+            best = divisors.iter().map(grids).collect();
         }
-        let mut dims = [1; N];
-        for factor in factors.into_iter().rev() {
-            *dims.iter_mut().min().expect("a grid has dimensions") *= factor;
-        }
-        dims.sort_unstable_by(|a, b| b.cmp(a));
+        // The first small divisor is 1, and the ranks themselves follow it.
+        let dims = best[1].expect("a grid of several ranks has dimensions");
         Cartesian { dims }
     }
 
@@ -236,9 +248,27 @@ mod tests {
             [[3, 2, 2], [4, 3, 2], [5, 3, 2], [4, 4, 4]]
         );
         assert_eq!(Cartesian::<2>::new(36).dims(), [6, 6]);
+        assert_eq!(Cartesian::<2>::new(72).dims(), [9, 8]);
         assert_eq!(Cartesian::<1>::new(5).dims(), [5]);
-        for ranks in 1..200 {
-            assert_eq!(dims(ranks).iter().product::<usize>(), ranks);
+        assert_eq!(Cartesian::<4>::new(1).dims(), [1; 4]);
+        // This number has more divisors than all others up to 2^32, and this one is a prime.
+        assert_eq!(dims(3_491_888_400), [1540, 1530, 1482]);
+        assert_eq!(dims(4_294_967_291), [4_294_967_291, 1, 1]);
+    }
+
+    /// Compares with all grids there are.
+    #[test]
+    fn no_grid_is_nearer_to_a_cube() {
+        for ranks in 1..300 {
+            let divides = |part: &usize| ranks % part == 0;
+            let key = |dims: [usize; 3]| (dims.iter().sum::<usize>(), dims);
+            let all = (1..=ranks).filter(divides).flat_map(|x| {
+                let pairs = (1..=x).filter(move |y| (ranks / x) % y == 0);
+                let grids = pairs.map(move |y| [x, y, ranks / x / y]);
+                grids.filter(|[_, y, z]| y >= z)
+            });
+            let dims = Cartesian::<3>::new(ranks).dims();
+            assert_eq!(Some(key(dims)), all.map(key).min());
         }
     }
 
