@@ -54,7 +54,7 @@ impl<const N: usize> Cartesian<N> {
         let is_grid = ranks > 0 && u32::try_from(ranks).is_ok();
         assert!(is_grid, "a grid of {ranks} ranks has none, or too many");
         let small = (1..).take_while(|part| part * part <= ranks);
-        let small = small.filter(|part| ranks % part == 0);
+        let small = small.filter(|part| ranks.is_multiple_of(*part));
         let divisors: Vec<usize> = small.flat_map(|part| [part, ranks / part]).collect();
         // Of each divisor, the best grid so far: all dimensions that have not had their turn are 1. A part of a best grid
         // is a best grid itself, so it is enough to remember one.
@@ -63,7 +63,7 @@ impl<const N: usize> Cartesian<N> {
         for turn in 0..N {
             let grids = |whole: &usize| {
                 let parts = divisors.iter().zip(&best);
-                let parts = parts.filter(|(part, _)| whole % **part == 0);
+                let parts = parts.filter(|(part, _)| whole.is_multiple_of(**part));
                 let grids = parts.filter_map(|(part, best)| {
                     let mut dims = (*best)?;
                     dims[turn] = whole / part;
