@@ -409,7 +409,7 @@ fn vectors_become_regions_without_a_copy() {
     let _alone = alone();
     let results = World::local(1, |world: World| -> Result<[u64; 2]> {
         stream!(let s = world.stream()?);
-        let values: Vec<u64> = (0..LEN as u64).collect();
+        let mut values: Vec<u64> = (0..LEN as u64).collect();
         let counted = |work: &mut dyn FnMut() -> Result<()>| {
             Counting::reset();
             Counting::begin();
@@ -417,14 +417,15 @@ fn vectors_become_regions_without_a_copy() {
             Counting::end();
             done.map(|()| Counting::bytes())
         };
-        let mut all = Some(values);
-        let taken = counted(&mut || {
-            let values = all.take().expect("it is there once");
-            let region = Region::from_vec(&world, values)?.on(&s)?;
-            all = Some(region.into_host(&s)?.into_vec()?);
-            Ok(())
-        })?;
-        let values = all.expect("it has come back");
+        // There are several rounds, because the thread that runs the tests may allocate at the same time.
+        let mut taken = u64::MAX;
+        for _ in 0..ROUNDS {
+            taken = taken.min(counted(&mut || {
+                let region = Region::from_vec(&world, std::mem::take(&mut values))?.on(&s)?;
+                values = region.into_host(&s)?.into_vec()?;
+                Ok(())
+            })?);
+        }
         assert!(values.iter().enumerate().all(|(at, x)| *x == at as u64));
         let copied = counted(&mut || Region::from_slice(&world, &values).map(drop))?;
         Counting::reset();

@@ -218,6 +218,7 @@ fn a_spawned_task_that_is_aborted() {
     let runtime = builder.worker_threads(3).enable_time().build().unwrap();
     let errors = World::local(2, |world: World| {
         let rank = world.rank();
+        let (begun, has_begun) = std::sync::mpsc::channel();
         let task = runtime.spawn(async move {
             let peer = 1 - rank;
             stream!(let s = world.stream()?);
@@ -231,6 +232,7 @@ fn a_spawned_task_that_is_aborted() {
             epoch.put(&src, to)?;
             if rank == 0 {
                 // It would sleep very long if it were not aborted.
+                begun.send(()).unwrap();
                 tokio::time::sleep(Duration::from_secs(3600)).await;
             }
             let _outbox = epoch.complete(&s)?;
@@ -238,7 +240,8 @@ fn a_spawned_task_that_is_aborted() {
             s.synchronized().await
         });
         if rank == 0 {
-            runtime.block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
+            // A task that has not begun is dropped without an epoch.
+            has_begun.recv().unwrap();
             task.abort();
         }
         runtime.block_on(task)

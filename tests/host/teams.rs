@@ -1,6 +1,7 @@
 //! Teams that open and use many things at a time, in any order, and ranks that do not agree on them.
 
 use std::sync::Barrier as Meeting;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate::error::{Disagreement, TeamError, WindowError};
@@ -260,6 +261,7 @@ fn threads_that_make_two_teams_in_different_orders_all_end_alike() {
 /// the missing calls, each split either succeeds or gets an error, and that on both ranks.
 #[test]
 fn splits_of_different_parents_are_reported_and_end_alike() {
+    let seen_by = AtomicUsize::new(0);
     let outcomes = World::local(2, |world| {
         world.report_waits_after(Duration::from_millis(100));
         let me = world.rank();
@@ -280,6 +282,11 @@ fn splits_of_different_parents_are_reported_and_end_alike() {
                     _ => std::thread::sleep(Duration::from_millis(10)),
                 }
             };
+            // The next report has no cycle, so no rank goes on before both have seen this one.
+            seen_by.fetch_add(1, Ordering::SeqCst);
+            while seen_by.load(Ordering::SeqCst) < 2 && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             for (rank, other, parent) in [(0, 1, "one"), (1, 0, "two")] {
                 let line = format!(
                     "rank {rank}: rank {other}, to come to splitting into teams `{parent}/part`"

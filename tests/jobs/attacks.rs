@@ -71,7 +71,7 @@ fn deadlock<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, ranks: [usize; 2]) 
     let cycle = format!("cycle: rank {} -> rank {}", ranks[0], ranks[1]);
     if world.rank() == ranks[0] {
         std::thread::spawn(move || {
-            let report = report(&world, &cycle);
+            let report = report(&world, &[&cycle]);
             println!("report: {}", report.replace('\n', "; "));
             std::process::exit(0)
         });
@@ -82,11 +82,11 @@ fn deadlock<'s>(s: &Stream<'s>, (inbox, outbox): Halves<'s>, ranks: [usize; 2]) 
     ended
 }
 
-fn report(world: &World, part: &str) -> String {
+fn report(world: &World, parts: &[&str]) -> String {
     let start = Instant::now();
     loop {
         match world.last_report() {
-            Some(report) if report.contains(part) => return report,
+            Some(report) if parts.iter().all(|part| report.contains(part)) => return report,
             other => assert!(start.elapsed() < LONG, "no such report, but {other:?}"),
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -241,7 +241,7 @@ fn stuck_kernel(world: World) -> Result<()> {
         let stuck = move |_: &mut [u64]| {
             println!(
                 "report: {}",
-                report(&seen, "rank 2: rank 1").replace('\n', "; ")
+                report(&seen, &["rank 2: rank 1", "runs the kernel"]).replace('\n', "; ")
             );
         };
         s.launch(stuck, &mut x)?;
@@ -542,7 +542,7 @@ fn in_call(world: World, call: &str) -> Result<()> {
     }
     let seen = world.clone();
     let until_reported = move |_: &mut [u64]| {
-        let report = report(&seen, "rank 1: its own stream `stuck`");
+        let report = report(&seen, &["rank 1: its own stream `stuck`"]);
         println!("report: {}", report.replace('\n', "; "));
     };
     {
@@ -602,7 +602,7 @@ fn crossed(world: World) -> Result<()> {
     let (inbox, _outbox) = pair(&s, [0, 1])?;
     let seen = world.clone();
     std::thread::spawn(move || {
-        let report = report(&seen, "  cycle: rank");
+        let report = report(&seen, &["  cycle: rank"]);
         println!("report: {}", report.replace('\n', "; "));
         std::process::exit(0)
     });

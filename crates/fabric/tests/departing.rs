@@ -131,16 +131,21 @@ fn a_peer_that_leaves_need_not_answer() {
     wish.hold.store(true, Ordering::SeqCst);
     rig.arm(&[rig.put(1)], 1).unwrap();
     between(&rig, 0, || {
-        rig.ring();
-        until("nothing is posted", || {
-            wish.taken.load(Ordering::SeqCst) == 1
-        });
+        rings_and_is_posted(&rig, &wish);
         std::thread::sleep(10 * silence);
         wish.hold.store(false, Ordering::SeqCst);
     });
     assert_eq!(rig.wait(SENT, 1), QUANTUM);
     assert!(rig.nic.quiesce(LONG));
     assert!(!rig.has_failed.load(Ordering::SeqCst));
+}
+
+/// Rings for a firing, and waits until its operation is posted.
+fn rings_and_is_posted(rig: &Rig, wish: &Wish) {
+    rig.ring();
+    until("nothing is posted", || {
+        wish.taken.load(Ordering::SeqCst) == 1
+    });
 }
 
 /// Arms two firings. Returns what their program keeps.
@@ -155,17 +160,11 @@ fn arms_what_is_kept(rig: &Rig) -> Weak<()> {
 /// An operation never ends. That ends the queue that waits for it, and no other queue.
 #[test]
 fn an_operation_that_never_ends_after_a_departure_ends_only_its_queue() {
-    // This thread has twice this time to say that the peer leaves. Until then, the peer counts as one that never
-    // answers.
     let silence = Duration::from_millis(400);
     let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
     wish.hold.store(true, Ordering::SeqCst);
     let kept = arms_what_is_kept(&rig);
-    rig.ring();
-    until("nothing is posted", || {
-        wish.taken.load(Ordering::SeqCst) == 1
-    });
-    rig.leaves(0);
+    between(&rig, 0, || rings_and_is_posted(&rig, &wish));
     let other = rig.beside();
     other.fires(&rig, rig.put(2));
     until("it is never through", || other.sent() != 0);
@@ -197,11 +196,7 @@ fn an_operation_that_never_ends_after_a_departure_lets_the_listener_sleep() {
         let (rig, wish) = wishing(wish, options, polled);
         wish.hold.store(true, Ordering::SeqCst);
         let kept = arms_what_is_kept(&rig);
-        rig.ring();
-        until("nothing is posted", || {
-            wish.taken.load(Ordering::SeqCst) == 1
-        });
-        rig.leaves(0);
+        between(&rig, 0, || rings_and_is_posted(&rig, &wish));
         assert_eq!(rig.wait(SENT, 1), POISON);
         wish.slept.store(0, Ordering::SeqCst);
         until("it stays awake", || {

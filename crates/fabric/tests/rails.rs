@@ -245,6 +245,8 @@ fn a_peer_that_takes_nothing_ends_its_queue() {
     let begun = Instant::now();
     rig.ring();
     assert_eq!(rig.wait(SENT, 1), POISON);
+    // After the same time, the peer cannot be told either.
+    rig.may_fail.store(true, Ordering::SeqCst);
     assert!(begun.elapsed() >= silence);
     assert_eq!(rig.word(SIGNAL).load(), 0);
 }

@@ -63,7 +63,7 @@ fn a_blind_engine_tells_again() {
 /// The same holds if the engine could not look before, at an earlier signal.
 #[test]
 fn an_engine_that_was_blind_before_tells_again() {
-    let silence = Duration::from_millis(50);
+    let silence = Duration::from_secs(1);
     let (rig, wish) = odd_with(Options::default().silence(silence), &[]);
     wish.lose.store(3, Ordering::SeqCst);
     wish.blind.store(true, Ordering::SeqCst);

@@ -222,10 +222,7 @@ fn packets_take_their_time() {
     let echo = Echo::start(&bed, 1);
     let role = format!("ping {} 20 2000", echo.at);
     let best: u64 = said(&bed, 0, &role, "best").parse().unwrap();
-    assert!(
-        (10_000..50_000).contains(&best),
-        "{best} us there and back: {bed}"
-    );
+    assert!(best >= 10_000, "{best} us there and back: {bed}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What teams open, what ends it, and what remains of them.
 
 use std::sync::Barrier as Meeting;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::Op;
@@ -365,6 +366,7 @@ fn a_death_ends_what_its_teams_have_and_nothing_else() {
 /// Ranks 0 and 1 open windows of two teams in different orders.
 #[test]
 fn different_orders_in_overlapping_teams_are_reported() {
+    let seen_by = AtomicUsize::new(0);
     let texts = World::<Host>::local(2, |world| {
         world.report_waits_after(Duration::from_millis(100));
         let teams = [[0, 1], [1, 0]];
@@ -374,13 +376,19 @@ fn different_orders_in_overlapping_teams_are_reported() {
         let other = world.clone();
         let report = || {
             let until = Instant::now() + Duration::from_secs(20);
-            loop {
+            let text = loop {
                 match other.last_report() {
-                    Some(text) if text.contains("cycle: rank") => return text,
+                    Some(text) if text.contains("cycle: rank") => break text,
                     _ if Instant::now() > until => panic!("{:?}", other.last_report()),
                     _ => std::thread::sleep(Duration::from_millis(10)),
                 }
+            };
+            // The next report has no cycle, so no rank goes on before both have seen this one.
+            seen_by.fetch_add(1, Ordering::SeqCst);
+            while seen_by.load(Ordering::SeqCst) < 2 && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
             }
+            text
         };
         let seen = Meeting::new(2);
         std::thread::scope(|scope| {
