@@ -27,6 +27,7 @@ mod common {
     pub(crate) mod ring;
     pub(crate) mod signals;
     pub(crate) mod skip;
+    pub(crate) mod waits;
 }
 #[path = "../processes/mod.rs"]
 mod processes;

@@ -7,6 +7,7 @@ use tidegate_cli::{Job, Output};
 
 use crate::common::exposition;
 use crate::common::skip::skipped;
+use crate::common::waits::without_waits;
 use crate::examples::{SIZES, outputs, program};
 
 fn job(name: &str, ranks: usize) -> Job {
@@ -156,7 +157,8 @@ fn ranges(job: Job) -> Vec<Vec<String>> {
     let shown = ranks.iter().map(|rank| {
         let errors = String::from_utf8_lossy(&rank.stderr);
         assert!(rank.status.success(), "{errors}");
-        errors.lines().map(str::to_owned).collect()
+        let lines = without_waits(&errors);
+        lines.lines().map(str::to_owned).collect()
     });
     shown.collect()
 }

@@ -2,9 +2,11 @@
 
 use std::io::{self, ErrorKind, Write as _};
 
-/// Writes a message to stderr. If nobody reads stderr, the message is dropped, where `eprintln!` would panic.
+/// Writes a message to stderr, as one write, so that lines of ranks do not cut it. If nobody reads stderr, the message is
+/// dropped, where `eprintln!` would panic.
 pub(super) fn say(what: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "tidegate: {what}");
+    let line = format!("tidegate: {what}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Writes the output of a command to stdout. Says why it cannot, unless its reader has gone: one such as `head` wants no

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Stdio;
 use std::time::Duration;
-use tidegate_cli::{Bed, Cli, Job, Output, Signal};
+use tidegate_cli::{Bed, Cli, Job, Outcome, Output, Signal};
 use tidegate_testbed::WireChoice;
 
 #[path = "launch/bind.rs"]
@@ -78,18 +78,23 @@ fn the_first_failure_decides() {
     assert_eq!(outcome.ranks[0].status.signal(), Some(15));
 }
 
+/// In a script: a rank says who it is before it ends (`here`), and another one waits until the launcher has taken its
+/// status (`after RANK`), since until then the process exists.
+const ORDER: &str = "here() { echo $$ > $ENDS/new.$RANK; mv $ENDS/new.$RANK $ENDS/$RANK; }
+after() {
+    until test -e $ENDS/$1; do sleep 0.01; done
+    while kill -0 $(cat $ENDS/$1) 2>/dev/null; do sleep 0.01; done
+}
+";
+
 /// If a rank ends by `process::exit(0)`, its failure is invisible; the rank that waited for it fails visibly.
 #[test]
 fn ranks_that_had_ended_before_the_first_failure_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    // A process that has ended exists until the launcher has taken its status. So rank 1 fails after that.
-    let script = "case $RANK in
-        2) echo $$ > $ENDS.new; mv $ENDS.new $ENDS; exit 0;;
-        1) until test -e $ENDS; do sleep 0.01; done
-           while kill -0 $(cat $ENDS) 2>/dev/null; do sleep 0.01; done; exit 1;;
-        esac; exec sleep 1000";
-    let output = tidegate(&["run", "-n", "3", "--", "/bin/sh", "-c", script])
-        .env("ENDS", folder.path().join("ends"))
+    let script = "case $RANK in 2) here; exit 0;; 1) after 2; exit 1;; esac; exec sleep 1000";
+    let script = format!("{ORDER}{script}");
+    let output = tidegate(&["run", "-n", "3", "--", "/bin/sh", "-c", &script])
+        .env("ENDS", folder.path())
         .output()
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -114,19 +119,15 @@ const TELL: &str = r"tell() {
 #[test]
 fn the_rank_that_others_name_has_failed_first() {
     let folder = tempfile::tempdir().unwrap();
+    // Rank 3 is there until the others have ended, so nobody has to be ended by the launcher.
     let script = "case $RANK in
-        3) exec sleep 1000;;
-        2) for rank in 0 1; do
-               until test -e $ENDS.$rank; do sleep 0.01; done
-               while kill -0 $(cat $ENDS.$rank) 2>/dev/null; do sleep 0.01; done
-           done; exit 7;;
+        3) after 2; exit 0;;
+        2) here; after 0; after 1; exit 7;;
         esac
-        tell 2; echo $$ > $ENDS.new.$RANK; mv $ENDS.new.$RANK $ENDS.$RANK; exit 1";
-    let script = format!("{TELL}{script}");
-    let output = tidegate(&["run", "-n", "4", "--grace", "1", "/bin/sh", "-c", &script])
-        .env("ENDS", folder.path().join("ends"))
-        .output()
-        .unwrap();
+        tell 2; here; exit 1";
+    let script = format!("{TELL}{ORDER}{script}");
+    let args = ["run", "-n", "4", "--grace", "60", "/bin/sh", "-c", &script];
+    let output = tidegate(&args).env("ENDS", folder.path()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(7), "{said}");
     // If rank 2 takes long, these are parts of one line.
@@ -189,10 +190,18 @@ fn ranks_that_do_not_want_to_end_are_killed() {
     assert_eq!(outcome.ranks[0].status.signal(), Some(9));
 }
 
+/// A job of two ranks, of which rank 1 fails. Rank 0 runs `then` so long after that, that a launcher that gives no time
+/// would usually have ended it.
+fn survivor(then: &str, grace: Duration) -> Outcome {
+    let folder = tempfile::tempdir().unwrap();
+    let begin = "test $RANK = 1 && here && exit 3; after 1; sleep 0.3";
+    let job = shell(2, &format!("{ORDER}{begin}; {then}")).env("ENDS", folder.path());
+    job.grace(grace).run().unwrap()
+}
+
 #[test]
 fn survivors_get_their_time() {
-    let script = "test $RANK = 1 && exit 3; sleep 0.3; echo mine; exit 4";
-    let outcome = shell(2, script).grace(LONG).run().unwrap();
+    let outcome = survivor("echo mine; exit 4", LONG);
     assert_eq!(outcome.exit_code(), 3);
     assert_eq!(outcome.ranks[0].status.code(), Some(4));
     assert_eq!(outcome.ranks[0].stdout, b"mine\n");
@@ -200,8 +209,7 @@ fn survivors_get_their_time() {
 
 #[test]
 fn survivors_may_get_all_the_time_there_is() {
-    let script = "test $RANK = 1 && exit 3; sleep 0.3; exit 4";
-    let outcome = shell(2, script).grace(Duration::MAX).run().unwrap();
+    let outcome = survivor("exit 4", Duration::MAX);
     assert_eq!(outcome.exit_code(), 3);
     assert_eq!(outcome.ranks[0].status.code(), Some(4));
     // The same after a signal; the second signal waits for nothing.

@@ -27,8 +27,10 @@ macro_rules! say {
             taken = tracing::event_enabled!(tracing::Level::WARN);
         });
         if !taken {
-            // If not even this can be written, nobody reads it. That is no reason to panic, as `eprintln!` would.
-            let _ = writeln!($screen, "tidegate: {text}");
+            // The whole line is one write, so ranks that share a screen do not cut each other's lines. If not even this
+            // can be written, nobody reads it. That is no reason to panic, as `eprintln!` would.
+            let line = format!("tidegate: {text}\n");
+            let _ = $screen.write_all(line.as_bytes());
         }
     }};
 }

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use tidegate_cli::Bed;
 
 use crate::skip::{provided, tcp};
+use crate::waits::without_waits;
 
 /// A shell that runs `tidegate doctor` with little time for figures, after `first`, without variables of tidegate's.
 fn doctor_after(first: &str, args: &[&str]) -> Command {
@@ -31,7 +32,7 @@ fn doctor(args: &[&str]) -> Command {
 fn said(command: &mut Command, code: i32) -> String {
     let output: Output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(code), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(without_waits(&String::from_utf8_lossy(&output.stderr)), "");
     String::from_utf8(output.stdout).unwrap()
 }
 

@@ -2,6 +2,8 @@
 
 use std::process::Output;
 
+use crate::waits::without_waits;
+
 /// A ring of two ranks, with variables.
 fn ring(variables: &[&str]) -> Output {
     let mut command = super::launcher();
@@ -23,11 +25,11 @@ fn ring(variables: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What two ranks say, if they succeed.
+/// What two ranks say, if they succeed, except for waits.
 fn said(variables: &[&str]) -> String {
     let output = ring(variables);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    String::from_utf8(output.stderr).unwrap()
+    without_waits(str::from_utf8(&output.stderr).unwrap())
 }
 
 /// The texts of a rank's lines, without their times.

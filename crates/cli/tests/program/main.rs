@@ -18,6 +18,8 @@ mod processes;
 mod ring;
 #[path = "../../../../tests/common/skip.rs"]
 mod skip;
+#[path = "../../../../tests/common/waits.rs"]
+mod waits;
 
 /// The launcher, with the default action for each signal: these tests may have been started by `nohup`, or by a
 /// background shell, and then the launcher would leave some signals ignored.

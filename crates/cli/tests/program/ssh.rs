@@ -52,8 +52,24 @@ fn pids(folder: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// A shell script for a rank that leaves its process number, and runs for ever.
-const FOR_EVER: &str = ": > $MARKS/pid-$$; echo started; while :; do sleep 0.1; done";
+/// Waits until so many ranks have left their process numbers, and returns them.
+fn wait_for_pids(folder: &Path, count: usize) -> Vec<u32> {
+    let began = Instant::now();
+    loop {
+        let pids = pids(folder);
+        if pids.len() >= count {
+            return pids;
+        }
+        assert!(
+            began.elapsed() < LONG,
+            "the ranks do not leave their numbers"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A shell script for a rank that prints a line, then leaves its process number, and runs for ever.
+const FOR_EVER: &str = "echo started; : > $MARKS/pid-$$; while :; do sleep 0.1; done";
 
 fn assert_all_end(pids: &[u32]) {
     let began = Instant::now();
@@ -283,11 +299,11 @@ fn a_rank_that_others_on_hosts_name_has_failed_first() {
         0) printf '\\4\\0\\0\\0' | dd of=/proc/self/fd/${TIDEGATE_ENDS_FD%%:*} bs=4 conv=notrunc 2>/dev/null
            echo $$ > $MARKS/new; mv $MARKS/new $MARKS/0; exit 1;;
         3) until test -e $MARKS/0; do sleep 0.01; done
-           while kill -0 $(cat $MARKS/0) 2>/dev/null; do sleep 0.01; done; exit 7;;
-        esac; exec sleep 1000";
+           while kill -0 $(cat $MARKS/0) 2>/dev/null; do sleep 0.01; done; : > $MARKS/3; exit 7;;
+        esac; until test -e $MARKS/3; do sleep 0.01; done";
     let mut command = tidegate(&sshd, [2, 2]);
     let marks = format!("MARKS={}", marks.path().display());
-    command.args(["--grace", "1", "-x", &marks]);
+    command.args(["--grace", "60", "-x", &marks]);
     let output = run(&mut command, script);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{said}");
@@ -347,12 +363,7 @@ fn a_program_starts_ranks_on_hosts_and_signals_them() {
         .hosts(hosts)
         .output(tidegate_cli::Output::Captured);
     let running = job.spawn().unwrap();
-    let began = Instant::now();
-    while pids(marks.path()).len() < 2 {
-        assert!(began.elapsed() < LONG, "the ranks do not come to the end");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let expected: BTreeSet<_> = pids(marks.path()).into_iter().collect();
+    let expected: BTreeSet<_> = wait_for_pids(marks.path(), 2).into_iter().collect();
     let own: BTreeSet<_> = (0..2).filter_map(|rank| running.pid(rank)).collect();
     assert_eq!(own, expected);
     for rank in 0..2 {
@@ -527,7 +538,7 @@ fn running(sshd: &Sshd, marks: &Path, arguments: &[&str]) -> (Child, Vec<u32>) {
     // The launcher shows no output before all ranks have started.
     let printed = BufReader::new(launcher.stdout.take().unwrap()).lines();
     assert_eq!(printed.take(4).map_while(Result::ok).count(), 4);
-    let pids = pids(marks);
+    let pids = wait_for_pids(marks, 4);
     assert_eq!(pids.len(), 4);
     (launcher, pids)
 }
