@@ -213,46 +213,51 @@ fn awaiting_blocks_no_thread() {
         .unwrap();
     ranks(1, |world, k| {
         stream!(let s = world.stream().unwrap());
-        let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
-        s.launch(k.busy.threads(1, 32), (&mut x, 50_000_000u64))
-            .unwrap();
-        let begin = Instant::now();
-        let (mut ticks, mut x) = (0, Some(x));
-        runtime.block_on(async {
-            let done = x.take().unwrap().into_host_async(&s);
-            tokio::pin!(done);
-            loop {
-                tokio::select! {
-                    host = &mut done => {
-                        let mut back = [0];
-                        host.unwrap().read(0, &mut back).unwrap();
-                        assert_eq!(back, [1]);
-                        break;
+        // On a busy machine the thread may not have a processor three times in a short kernel. Then the next one takes
+        // ten times as long.
+        let mut kernels = [50_000_000u64, 500_000_000, 5_000_000_000].into_iter();
+        let is_free = kernels.any(|cycles| {
+            let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
+            s.launch(k.busy.threads(1, 32), (&mut x, cycles)).unwrap();
+            runtime.block_on(async {
+                let mut ticks = 0;
+                let done = x.into_host_async(&s);
+                tokio::pin!(done);
+                loop {
+                    tokio::select! {
+                        host = &mut done => {
+                            let mut back = [0];
+                            host.unwrap().read(0, &mut back).unwrap();
+                            assert_eq!(back, [1]);
+                            return ticks >= 3;
+                        }
+                        () = tokio::time::sleep(Duration::from_millis(5)) => ticks += 1,
                     }
-                    () = tokio::time::sleep(Duration::from_millis(5)) => ticks += 1,
                 }
-            }
+            })
         });
-        assert!(
-            ticks >= 3,
-            "the one thread was free {ticks} times in {:?}",
-            begin.elapsed()
-        );
+        assert!(is_free, "the one thread had no time beside a kernel");
     });
 }
 
 #[test]
 #[ignore = "needs a GPU: run by scripts/gpu.sh"]
 fn code_is_not_loaded_behind_a_wait() {
-    ranks(1, |world, k| {
+    ranks(1, |world, _| {
         stream!(let s = world.stream().unwrap());
-        let mut x = Region::<u64, _>::zeroed(&world, 1).unwrap().on(&s).unwrap();
-        s.launch(k.busy.threads(1, 32), (&mut x, 100_000_000u64))
-            .unwrap();
+        stream!(let t = world.stream().unwrap());
+        let mut window = SlotWindow::<u64>::new("own");
+        window.slot_from(0, 0, 8);
+        window.slot_to(0, 0);
+        let (inbox, outbox) = window.open(&s).unwrap();
+        let outbox = s.hand_off(outbox, &t).unwrap();
+        // The stream waits for this thread.
+        let _inbox = inbox.post(&s).unwrap().wait(&s).unwrap();
         let error = Module::<Gpu>::load(&world, tidegate_kernels::SAMPLES)
             .err()
             .unwrap();
         assert!(error.to_string().contains("may be waiting"), "{error}");
+        let _outbox = outbox.start().complete(&t).unwrap();
         s.synchronize().unwrap();
         Kernels::load(&world).unwrap();
     });

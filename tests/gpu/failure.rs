@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::common::{Filler, Kernels, ranks};
 use crate::vendor::prelude::*;
 use tidegate::error::Cause;
+use tidegate::window::Group;
 
 /// Rank 0 waits for a complete of rank 1, whose stream has a kernel in front of it.
 #[test]
@@ -169,11 +170,19 @@ fn a_limit_ends_a_wait_and_names_it() {
             // It posts and completes nothing, and stays until the other rank has given up.
             world.all_gather("given up", Vec::new()).unwrap();
             // The other rank has its error from its own stream; the news to us comes after that.
-            std::thread::sleep(Duration::from_secs(1));
-            assert!(matches!(
-                inbox.post(&s).err().unwrap(),
-                Error::Revoked { .. }
-            ));
+            let (mut outbox, nobody) = (outbox, Group::new([]));
+            let begin = Instant::now();
+            let refused = loop {
+                assert!(begin.elapsed() < Duration::from_secs(60), "no news");
+                std::thread::sleep(Duration::from_millis(1));
+                match outbox.start_to(&nobody).unwrap().complete(&s) {
+                    Ok(again) => outbox = again,
+                    Err(refused) => break refused,
+                }
+            };
+            assert!(matches!(refused, Error::Revoked { .. }), "{refused}");
+            let refused = inbox.post(&s).err().unwrap();
+            assert!(matches!(refused, Error::Revoked { .. }), "{refused}");
             return;
         }
         let begin = Instant::now();
@@ -284,7 +293,7 @@ fn a_panic_ends_the_waits_of_all() {
         .map(|text| (*text).to_owned());
     assert_eq!(text.as_deref(), Some("a bug in the user's program"));
     let elapsed = begin.get().map(Instant::elapsed);
-    assert!(elapsed < Some(Duration::from_secs(5)), "{elapsed:?}");
+    assert!(elapsed < Some(Duration::from_secs(60)), "{elapsed:?}");
     // The device works as before.
     ranks(2, |world, k| {
         stream!(let s = world.stream().unwrap());

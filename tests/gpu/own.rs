@@ -458,7 +458,8 @@ fn what_kernels_cannot_own_is_refused() {
     });
 }
 
-/// Rank 1 does not take part. What it does instead ends the waits of rank 0's kernel.
+/// Rank 1 does not take part. What it does instead ends the waits of rank 0's kernel. If a limit ends them, rank 1 has
+/// to stay until then.
 fn alone(limit: Option<Duration>, instead: impl Fn(&S<'_>, Ring<'_>) + Sync) -> Error {
     let results = ranks(2, |world, k| -> Result<()> {
         let owners = load(&world);
@@ -476,7 +477,11 @@ fn alone(limit: Option<Duration>, instead: impl Fn(&S<'_>, Ring<'_>) + Sync) -> 
         }
         plan.epochs(&s, &mut r, 3, By::Grid(2)).unwrap();
         world.all_gather("launched", Vec::new()).unwrap();
-        s.synchronize()
+        let ended = s.synchronize();
+        if limit.is_some() {
+            world.all_gather("ended", Vec::new()).unwrap();
+        }
+        ended
     });
     let [mine, _]: [Result<()>; 2] = results.try_into().expect("there are two ranks");
     mine.unwrap_err()
@@ -507,8 +512,7 @@ fn every_wait_of_a_kernel_ends() {
     );
     // The limit comes.
     let error = alone(Some(Duration::from_millis(100)), |s, _r| {
-        std::thread::sleep(Duration::from_secs(2));
-        let _ = s.synchronize();
+        s.world().all_gather("ended", Vec::new()).unwrap();
     });
     assert!(matches!(cause(&error), Cause::Limit { .. }), "{error}");
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read as _};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 use tidegate::Buffers;
 use tidegate_cli::{Hosts, Job};
@@ -459,12 +461,11 @@ fn a_host_that_cannot_run_its_ranks_is_named_and_nothing_starts() {
     let said = refused(command, 1);
     assert!(said.contains("ssh has ended (exit status: 0)"), "{said}");
 
-    // One of the hosts does not answer.
-    let closed = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    // One of the hosts does not answer: no other process can listen at this port, and this one does not.
+    let reserved = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&reserved, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let closed = SocketAddr::try_from(rustix::net::getsockname(&reserved).unwrap());
+    let closed = closed.unwrap().port();
     let file = tempfile::NamedTempFile::new().unwrap();
     let hosts = format!("127.0.0.1 port={second}\n127.0.0.1 port={closed}\n");
     std::fs::write(file.path(), hosts).unwrap();

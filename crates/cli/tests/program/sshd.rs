@@ -1,6 +1,6 @@
 //! An ssh server of the test's own, on the loopback address.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ fn find(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Free ports. Another process may take one before the server does; then the server does not start.
+/// Free ports. Another process may take one before the server does.
 fn free_ports() -> [u16; 2] {
     let listeners = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
@@ -66,7 +66,7 @@ impl Sshd {
             let server = serve(folder.path(), ports);
             // From here on, dropping the value ends the server.
             let mut server = Server(server);
-            if server.is_up(ports) {
+            if server.is_up(folder.path(), ports) {
                 configure_client(folder.path(), ports);
                 return Some(Self {
                     folder,
@@ -118,18 +118,28 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Waits until it listens. Returns false if it has ended.
-    fn is_up(&mut self, ports: [u16; 2]) -> bool {
+    /// Waits until its log says that it listens at both ports. (If anything answers there, that may be another process.)
+    /// Returns false if it has ended, or has found a port taken: then it goes on with the other one.
+    fn is_up(&mut self, folder: &Path, ports: [u16; 2]) -> bool {
         let began = Instant::now();
-        let listens = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();
-        while !ports.iter().all(listens) {
-            if self.0.try_wait().unwrap().is_some() {
+        loop {
+            let has_ended = self.0.try_wait().unwrap().is_some();
+            let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+            let says = |what: &str, end: &str| {
+                ports.map(|port| log.contains(&format!("{what}{port}{end}")))
+            };
+            if says("Server listening on 127.0.0.1 port ", ".") == [true; 2] {
+                return !has_ended;
+            }
+            if has_ended || says("Bind to port ", " ") != [false; 2] {
                 return false;
             }
-            assert!(began.elapsed() < LONG, "the server does not listen");
+            assert!(
+                began.elapsed() < LONG,
+                "the server does not listen: {log:?}"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
-        true
     }
 }
 
