@@ -5,15 +5,20 @@
 //! If the submission fails after all, the windows are revoked.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tidegate_hal::batch::Batch;
 use tidegate_hal::device::{Device, Fault, Stream as _};
+use tidegate_hal::nic::NicError;
 
 use super::arm::{Arm, RecordedArms};
 use super::queue::Stream;
 use super::throttle;
 use crate::error::{Cause, Error, Result};
 use crate::ground::lock;
+
+/// How long a refused call waits for the report of the failure that has made its queue give up.
+const REPORTED: Duration = Duration::from_secs(1);
 
 /// Arms the NIC with all programs that a batch rings for, or with none, and then calls `submit`, which submits the
 /// batch. If the batch is recorded, notes the programs for the replays.
@@ -63,16 +68,30 @@ fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) 
     let arms = || sets.iter().flat_map(|set| set.iter());
     for (index, arm) in arms().enumerate() {
         if let Err(error) = arm.line.queue().arm(&arm.programs, times) {
+            let explained = explained(stream, arm, &error);
             arms()
                 .take(index)
                 .for_each(|armed| disarm(stream, std::slice::from_ref(armed), &error));
-            // If the stream has failed or the window is revoked, that error explains more.
-            stream.healthy()?;
-            arm.window.usable()?;
-            return Err(Error::Nic(error));
+            return explained.and(Err(Error::Nic(error)));
         }
     }
     Ok(())
+}
+
+/// The error that explains more than the refusal of an arm, if there is one: the stream has failed, or the window is
+/// revoked. A queue gives up a moment before the thread that turns the engine reports why. So this waits for the report:
+/// otherwise all ranks would hear of the refusal only.
+#[cold]
+fn explained<D: Device>(stream: &Stream<'_, D>, arm: &Arm<D>, error: &NicError) -> Result<()> {
+    let until = Instant::now() + REPORTED;
+    loop {
+        stream.healthy()?;
+        arm.window.usable()?;
+        if !matches!(error, NicError::GivenUp) || Instant::now() >= until {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Revokes the windows of arms that will not be rung for. The next ring would fire these arms instead of its own
