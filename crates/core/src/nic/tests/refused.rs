@@ -1,8 +1,8 @@
 //! A window that one rank cannot make, after all ranks have met.
 
 use crate::error::WindowError;
-use std::sync::Barrier as Meeting;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Barrier as Meeting, OnceLock};
 
 use tidegate_boot::LocalControl;
 use tidegate_hal::control::{Control, ControlError, Decision, Proposal, Sink};
@@ -11,6 +11,9 @@ use tidegate_hal::nic::*;
 
 use super::*;
 use crate::window::exchange;
+
+/// The function by which a NIC reports that it has failed.
+type Report = Arc<OnceLock<Box<dyn Fn(String) + Send + Sync>>>;
 
 /// What a NIC refuses.
 #[derive(Clone)]
@@ -21,6 +24,8 @@ enum Refuses {
     Queues,
     /// It refuses the memory of a window's peer. (It has accepted the bells before.)
     Memory,
+    /// It refuses programs, since it has failed. It reports that a moment later, by this function.
+    Programs(Report),
 }
 
 /// A NIC that refuses something.
@@ -45,7 +50,11 @@ unsafe impl Nic for Spent {
         unsafe { self.0.register(memory) }
     }
 
-    unsafe fn connect(&self, connection: Connection) -> Result<(), NicError> {
+    unsafe fn connect(&self, mut connection: Connection) -> Result<(), NicError> {
+        if let Refuses::Programs(report) = &self.1 {
+            let nothing = Box::new(|_| unreachable!("the other NIC does not fail"));
+            let _ = report.set(std::mem::replace(&mut connection.failed, nothing));
+        }
         // SAFETY: the caller promises the same.
         unsafe { self.0.connect(connection) }
     }
@@ -62,10 +71,15 @@ unsafe impl Nic for Spent {
         peer: usize,
         config: QueueConfig,
     ) -> Result<Arc<dyn NicQueue>, NicError> {
-        match self.1 {
+        match &self.1 {
             // SAFETY: the caller promises the same.
             Refuses::Nothing(_) => unsafe { self.0.queue(peer, config) },
             Refuses::Memory => unreachable!("its memory has been refused"),
+            Refuses::Programs(report) => {
+                // SAFETY: as above.
+                let queue = unsafe { self.0.queue(peer, config) }?;
+                Ok(Arc::new(GivenUp(queue, report.clone())))
+            }
             Refuses::Queues => Err(NicError::Exhausted {
                 nic: self.name(),
                 what: "queues",
@@ -96,6 +110,65 @@ unsafe impl Nic for Spent {
     fn quiesce(&self, limit: Duration) -> bool {
         self.0.quiesce(limit)
     }
+}
+
+/// A queue that has given up because its NIC has failed.
+struct GivenUp(Arc<dyn NicQueue>, Report);
+
+// SAFETY: nothing is armed.
+unsafe impl NicQueue for GivenUp {
+    unsafe fn prepare(&self, program: Program) -> Result<Prepared, NicError> {
+        // SAFETY: the caller promises the same.
+        unsafe { self.0.prepare(program) }
+    }
+
+    fn arm(&self, _programs: &Arc<[Prepared]>, _times: u64) -> Result<(), NicError> {
+        let report = self.1.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            report.get().expect("it is connected")("the cable is out".to_owned());
+        });
+        Err(NicError::GivenUp)
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        self.0.counts()
+    }
+}
+
+/// The call that is refused does not return before the report, so that both ranks hear of what has failed.
+#[test]
+fn a_refusal_that_comes_before_the_report_of_a_failure_names_the_failure() {
+    let nic = |rank| match rank {
+        0 => WorldOptions::new()
+            .nic(Spent(
+                Loopback::default(),
+                Refuses::Programs(Arc::default()),
+            ))
+            .route(Route::Nic),
+        _ => WorldOptions::new().nic(Loopback::default()),
+    };
+    World::local_with(2, nic, |world: World<Host>| {
+        crate::stream!(let s = world.stream().unwrap());
+        let mut window = SlotWindow::<u64>::new("w");
+        let error = if world.rank() == 0 {
+            let to = window.slot_to(1, 0);
+            let (_inbox, outbox) = window.open(&s).unwrap();
+            let value = Region::from_slice(&world, &[7; LEN]).unwrap();
+            let value = value.on(&s).unwrap();
+            let mut epoch = outbox.start();
+            epoch.put(&value, to).unwrap();
+            epoch.complete(&s).err().unwrap()
+        } else {
+            window.slot_from(0, 0, LEN);
+            let (inbox, _outbox) = window.open(&s).unwrap();
+            let waited = inbox.post(&s).and_then(|exposed| exposed.wait(&s));
+            waited.and_then(|_inbox| s.synchronize()).unwrap_err()
+        };
+        let error = error.to_string();
+        let cause = "the NIC of rank 0 has failed (the cable is out)";
+        assert!(error.contains(cause), "{error}");
+    });
 }
 
 #[test]
