@@ -80,7 +80,8 @@ fn arm_times<D: Device>(stream: &Stream<'_, D>, sets: &[&[Arm<D>]], times: u64) 
 
 /// The error that explains more than the refusal of an arm, if there is one: the stream has failed, or the window is
 /// revoked. A queue gives up a moment before the thread that turns the engine reports why. So this waits for the report:
-/// otherwise all ranks would hear of the refusal only.
+/// otherwise all ranks would hear of the refusal only. The caller holds the lock meanwhile, which the report does not need:
+/// programs that are armed already must not be fired by the rings of another thread.
 #[cold]
 fn explained<D: Device>(stream: &Stream<'_, D>, arm: &Arm<D>, error: &NicError) -> Result<()> {
     let until = Instant::now() + REPORTED;

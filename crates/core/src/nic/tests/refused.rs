@@ -1,4 +1,4 @@
-//! A window that one rank cannot make, after all ranks have met.
+//! What the NIC of one rank refuses: a window, after all ranks have met, or the programs of an epoch.
 
 use crate::error::WindowError;
 use std::sync::atomic::AtomicUsize;
